@@ -21,6 +21,11 @@ pub(crate) fn narrow(x: usize) -> u32 {
     u32::try_from(x).unwrap_or(u32::MAX)
 }
 
+/// The greatest common divisor, that of 0 and `b` being `b`.
+pub(crate) fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// `x` for ratios and reports, where the rounding of counts beyond 2⁵³ does not matter.
 #[expect(clippy::cast_precision_loss, reason = "counts beyond 2^53 may be rounded in a report")]
 pub(crate) const fn real(x: u64) -> f64 {

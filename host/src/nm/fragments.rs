@@ -162,23 +162,13 @@ mod tests {
     use windrow_formats::NmPattern;
 
     use super::*;
-    use crate::device::Device;
-    use crate::profile::Profile;
+    use crate::costs::DeviceCosts;
 
     /// Few blocks have a multiprocessor each for themselves: on an H100 the smaller of these products takes 8.4 µs in
     /// tiles of 16 × 128, and 16.3 in those that suit the larger.
     #[test]
     fn small_products_have_small_tiles() {
-        let costs = Profile::built_in(&Device::cpu()).costs;
-        let capacity = Capacity {
-            multiprocessors: 132,
-            shared_bytes: 227 * 1024,
-            sm: 90,
-            cuda_cores: costs.nm_cuda_cores,
-            tensor_cores: costs.nm_tensor_cores,
-            sparse_tensor_cores: costs.nm_sparse_tensor_cores,
-            few_rows: costs.nm_few_rows,
-        };
+        let capacity = Capacity::new(132, 227 * 1024, 90, &DeviceCosts::H200);
         let pattern = NmPattern::new(16, 32, 32).unwrap();
         let first = |m, n| {
             let sizes = Sizes { m, n, inner: n, pattern };

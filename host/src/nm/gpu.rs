@@ -154,13 +154,5 @@ fn capacity(Runner { device, machine }: Runner<'_>, costs: &DeviceCosts) -> Capa
         }
         (_, None) => (99, 80),
     };
-    Capacity {
-        multiprocessors: machine.multiprocessors(),
-        shared_bytes: kib * 1024,
-        sm,
-        cuda_cores: costs.nm_cuda_cores,
-        tensor_cores: costs.nm_tensor_cores,
-        sparse_tensor_cores: costs.nm_sparse_tensor_cores,
-        few_rows: costs.nm_few_rows,
-    }
+    Capacity::new(machine.multiprocessors(), kib * 1024, sm, costs)
 }

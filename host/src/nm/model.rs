@@ -4,7 +4,9 @@ use windrow_formats::NmPattern;
 use windrow_kernels::Entry;
 use windrow_kernels::nm::NmTile;
 
-use crate::costs::{NmCudaCoreCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
+use crate::costs::{
+    DeviceCosts, NmCudaCoreCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts,
+};
 use crate::num::{index, wide};
 
 /// The sizes of a product: `C[m × n]` from weights of `inner` rows.
@@ -54,6 +56,19 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
+    /// That of a machine with these numbers, of which the models have these costs.
+    pub(super) const fn new(multiprocessors: u32, shared_bytes: u32, sm: u32, costs: &DeviceCosts) -> Self {
+        Self {
+            multiprocessors,
+            shared_bytes,
+            sm,
+            cuda_cores: costs.nm_cuda_cores,
+            tensor_cores: costs.nm_tensor_cores,
+            sparse_tensor_cores: costs.nm_sparse_tensor_cores,
+            few_rows: costs.nm_few_rows,
+        }
+    }
+
     /// Nanoseconds of work whose weights, so many bytes, come from memory a stage or two ahead of their use: whichever
     /// takes longer, and a part of the other.
     pub(super) fn with_weights_from_memory(&self, work_ns: f64, bytes: f64) -> f64 {

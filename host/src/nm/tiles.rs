@@ -8,7 +8,7 @@ use windrow_preprocess::nm::BlockShape;
 use super::model::{Capacity, Instance, Sizes, by_cost};
 use super::options::NmPacking;
 use crate::costs::NmCudaCoreCosts;
-use crate::num::{index, narrow, real, wide};
+use crate::num::{gcd, index, narrow, real, wide};
 
 /// Most kept rows of a stage: more do not make barriers noticeably rarer.
 const MOST_KEPT: usize = 64;
@@ -99,10 +99,6 @@ fn shape(
     None
 }
 
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 impl Instance for Choice {
     fn entry(&self) -> &'static Entry {
         self.entry
@@ -173,15 +169,7 @@ mod tests {
     use super::*;
     use crate::costs::DeviceCosts;
 
-    const H200: Capacity = Capacity {
-        multiprocessors: 132,
-        shared_bytes: 227 * 1024,
-        sm: 90,
-        cuda_cores: DeviceCosts::H200.nm_cuda_cores,
-        tensor_cores: DeviceCosts::H200.nm_tensor_cores,
-        sparse_tensor_cores: DeviceCosts::H200.nm_sparse_tensor_cores,
-        few_rows: DeviceCosts::H200.nm_few_rows,
-    };
+    const H200: Capacity = Capacity::new(132, 227 * 1024, 90, &DeviceCosts::H200);
 
     fn sizes(m: u32, n: u32, k: usize, (keep, group, l): (usize, usize, usize)) -> Sizes {
         let pattern = NmPattern::new(keep, group, l).unwrap();

@@ -143,26 +143,17 @@ mod tests {
     use windrow_formats::NmPattern;
 
     use super::*;
-    use crate::device::Device;
+    use crate::costs::DeviceCosts;
     use windrow_preprocess::nm::Filler;
 
     use crate::nm::{fragments, sparse};
-    use crate::profile::Profile;
 
     /// That of an H100, whose memory is slower than the H200's.
     fn capacity() -> Capacity {
-        let mut costs = Profile::built_in(&Device::cpu()).costs;
+        let mut costs = DeviceCosts::H200;
         costs.nm_tensor_cores.memory_bytes_per_ns *= 0.68;
         costs.nm_few_rows.memory_bytes_per_ns *= 0.68;
-        Capacity {
-            multiprocessors: 132,
-            shared_bytes: 227 * 1024,
-            sm: 90,
-            cuda_cores: costs.nm_cuda_cores,
-            tensor_cores: costs.nm_tensor_cores,
-            sparse_tensor_cores: costs.nm_sparse_tensor_cores,
-            few_rows: costs.nm_few_rows,
-        }
+        Capacity::new(132, 227 * 1024, 90, &costs)
     }
 
     fn sizes(m: u32, n: u32, inner: u32, (keep, group, l): (usize, usize, usize)) -> Sizes {

@@ -11,7 +11,7 @@ use super::choice::Choice;
 use crate::cpu::each_chunk;
 use crate::nm::placing::{DeviceValues, Placement};
 use crate::nm::sparse::{FOUR, Place, two_of_four};
-use crate::num::{index, narrow};
+use crate::num::{gcd, index, narrow};
 
 /// Kept rows of a step, or places for them.
 const DEPTH: usize = FEW_ROWS_DEPTH as usize;
@@ -195,8 +195,4 @@ impl<V: Sync> Order<'_, V> {
             dtype,
         })
     }
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

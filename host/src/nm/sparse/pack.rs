@@ -13,7 +13,7 @@ use windrow_preprocess::nm::{Fours, NO_ROW};
 
 use crate::cpu::each_chunk;
 use crate::nm::placing::{DeviceValues, Placement};
-use crate::num::{index, narrow};
+use crate::num::{gcd, index, narrow};
 use crate::plan::Bits;
 
 /// Rows of which two are kept.
@@ -207,8 +207,4 @@ impl<'a, V: Sync> Packing<'a, V> {
             dtype,
         })
     }
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
