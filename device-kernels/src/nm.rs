@@ -23,6 +23,8 @@ mod operand;
 mod sparse;
 mod stage;
 mod tensor_cores;
+#[cfg(test)]
+mod testing;
 mod tile;
 mod weights;
 

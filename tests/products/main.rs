@@ -25,6 +25,8 @@ mod gnn;
 mod matricized_rows;
 mod memory_limits;
 mod merge_path;
+mod nm_case;
+mod nm_choice;
 mod nm_instances;
 mod nm_on_device;
 mod nm_spmm;

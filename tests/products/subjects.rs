@@ -13,6 +13,8 @@ use windrow::{
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
+use crate::nm_case::runs_on;
+
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// What is made once, and then run several times.
@@ -31,7 +33,7 @@ pub(crate) struct Family {
 enum Plan {
     Spmm(SpmmOptions),
     Sddmm(SddmmAlgorithm, Precision),
-    Nm(Precision),
+    Nm(Precision, Option<&'static str>),
     Other(fn(&Device) -> Outcome<Box<dyn Subject>>),
 }
 
@@ -44,8 +46,9 @@ impl Family {
         Self { name, plan: Plan::Sddmm(algorithm, precision) }
     }
 
-    const fn nm(name: &'static str, precision: Precision) -> Self {
-        Self { name, plan: Plan::Nm(precision) }
+    /// What is chosen, or a kernel where the device runs it.
+    const fn nm(name: &'static str, precision: Precision, kernel: Option<&'static str>) -> Self {
+        Self { name, plan: Plan::Nm(precision, kernel) }
     }
 
     pub(crate) const fn other(name: &'static str, make: fn(&Device) -> Outcome<Box<dyn Subject>>) -> Self {
@@ -56,7 +59,7 @@ impl Family {
         match &self.plan {
             Plan::Spmm(options) => SpmmSubject::make(device, *options, Preprocessing::Cpu),
             Plan::Sddmm(algorithm, precision) => SddmmSubject::make(device, *algorithm, *precision),
-            Plan::Nm(precision) => NmSubject::make(device, *precision),
+            Plan::Nm(precision, kernel) => NmSubject::make(device, *precision, *kernel),
             Plan::Other(make) => make(device),
         }
     }
@@ -234,10 +237,18 @@ struct NmSubject {
 }
 
 impl NmSubject {
-    fn make(device: &Device, precision: Precision) -> Outcome<Box<dyn Subject>> {
+    fn make(
+        device: &Device,
+        precision: Precision,
+        kernel: Option<&'static str>,
+    ) -> Outcome<Box<dyn Subject>> {
         let pattern = NmPattern::new(2, 4, 32)?;
         let weights = prune_magnitude(&reals(64 * 64, 11), 64, 64, pattern)?;
-        let plan = NmSpmm::builder(&weights).rows(20).precision(precision).build(device)?;
+        let builder = NmSpmm::builder(&weights).rows(20).precision(precision);
+        let plan = match kernel.filter(|kernel| runs_on(device, kernel)) {
+            Some(kernel) => builder.kernel(kernel).build(device)?,
+            None => builder.build(device)?,
+        };
         Ok(Box::new(Self { device: device.clone(), plan }))
     }
 }
@@ -340,8 +351,9 @@ pub(crate) const FAMILIES: &[Family] = &[
         let a = matrix(Values::Reals);
         Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
     }),
-    Family::nm("N:M f32", Precision::F32),
-    Family::nm("N:M f16", Precision::F16),
+    Family::nm("N:M f32", Precision::F32, None),
+    Family::nm("N:M f16", Precision::F16, None),
+    Family::nm("N:M f16, in stages", Precision::F16, Some("nm_sparse_f16_64x128")),
     Family::other("MTTKRP", |device| {
         Ok(Box::new(MttkrpSubject(Mttkrp::builder(&tensor()?).width(8).build(device)?)))
     }),
@@ -382,8 +394,8 @@ pub(crate) const MODES: &[Family] = &[
     }),
     Family::sddmm("SDDMM tiles tf32", SddmmAlgorithm::Tiles, Precision::Tf32),
     Family::sddmm("SDDMM groups f64", SddmmAlgorithm::Groups, Precision::F64),
-    Family::nm("N:M tf32", Precision::Tf32),
-    Family::nm("N:M bf16", Precision::Bf16),
+    Family::nm("N:M tf32", Precision::Tf32, None),
+    Family::nm("N:M bf16", Precision::Bf16, None),
     Family::other("MTTKRP f16", |device| {
         let tensor = tensor()?;
         let builder = Mttkrp::builder(&tensor).width(8).precision(Precision::F16);

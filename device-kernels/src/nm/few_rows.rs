@@ -196,6 +196,7 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> Kernel for NmFewRow
     const VARIANT: Variant = Variant::NmFewRows { dtype: F::DTYPE, tile: Self::TILE, sparse: F::SPARSE };
     const BLOCK_THREADS: u32 = THREADS;
     const SHARED_BYTES: u32 = BUFFERS * Self::WINDOW_BYTES;
+    // Eleven thousand columns are then one round of blocks; more tiles have no registers for it.
     const MIN_BLOCKS: u32 = if TILES == 1 { 3 } else { 2 };
 
     #[inline(always)]

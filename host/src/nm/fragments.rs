@@ -137,10 +137,7 @@ impl Instance for Choice {
         let by_warps = costs.warp_flop_per_ns * warps * 2.0 / bytes;
         let multiplied = flop * resident / flop_per_ns(*tile, form, costs).min(by_warps);
         let stage = (l2.max(multiplied) + 0.3 * l2.min(multiplied)).max(costs.least_stage_ns);
-        let combine = match parts_log2 {
-            0 => 0.0,
-            log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.memory_bytes_per_ns,
-        };
+        let combine = capacity.combine_ns(sizes, parts_log2);
         let work = rounds * (stages * stage + costs.store_ns);
         capacity.with_weights_from_memory(work, w * n * bytes) + costs.fill_ns + combine
     }

@@ -194,10 +194,9 @@ impl<V: Sync> Making<'_, V> {
         let all = few_rows::choices(precision, sizes, capacity, of_few_rows);
         found.extend(all.into_iter().map(OnTensorCores::FewRows));
         // A pass that brings activations is a launch more.
-        let costs = &capacity.tensor_cores;
         let brings = |read_as| match self.bringing(read_as).bytes(sizes.m) {
             0 => 0.0,
-            bytes => costs.combine_ns + 2.0 * real(bytes) / costs.memory_bytes_per_ns,
+            bytes => capacity.launch_ns(2.0 * real(bytes)),
         };
         let cost =
             |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity) + brings(choice.read_as());

@@ -69,6 +69,16 @@ impl Capacity {
         }
     }
 
+    /// Nanoseconds of one more launch, which moves so many bytes.
+    pub(super) fn launch_ns(&self, bytes: f64) -> f64 {
+        self.tensor_cores.combine_ns + bytes / self.tensor_cores.memory_bytes_per_ns
+    }
+
+    /// Those of the launch that adds up the parts of a product; none if it has one.
+    pub(super) fn combine_ns(&self, sizes: Sizes, parts_log2: u32) -> f64 {
+        if parts_log2 == 0 { 0.0 } else { self.launch_ns(sizes.combined_bytes(parts_log2)) }
+    }
+
     /// Nanoseconds of work whose weights, so many bytes, come from memory a stage or two ahead of their use: whichever
     /// takes longer, and a part of the other.
     pub(super) fn with_weights_from_memory(&self, work_ns: f64, bytes: f64) -> f64 {

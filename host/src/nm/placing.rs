@@ -1,7 +1,7 @@
 //! Kept values that are on the device, put where a kernel reads them.
 
 use half::{bf16, f16};
-use windrow_formats::Value;
+use windrow_formats::{Value, VectorNm};
 use windrow_kernels::nm::NmWeightsParams;
 use windrow_kernels::place_values::code;
 use windrow_kernels::{Dtype, Entry, Variant};
@@ -9,7 +9,7 @@ use windrow_simt::GlobalPtr;
 
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
-use crate::num::{index, narrow, wide};
+use crate::num::{gcd, index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{Bits, start};
 use crate::view::DeviceSlice;
@@ -91,6 +91,14 @@ pub(super) struct Placement {
     pub(super) tail: usize,
     /// Type of the weights.
     pub(super) dtype: Dtype,
+}
+
+/// Columns that lie in one vector, wherever a run of them begins, of which tiles of so many columns consist.
+pub(super) fn strip<V>(weights: &VectorNm<V>, tile_columns: usize) -> usize {
+    match weights.pattern().l() {
+        l if l < weights.cols() => gcd(l, tile_columns),
+        _ => tile_columns,
+    }
 }
 
 impl Placement {

@@ -3,13 +3,14 @@
 //! Collectives are LLVM intrinsics wherever one can be called from Rust, because LLVM knows an
 //! intrinsic as *convergent* and does not move it across a branch. The Rust compiler's own jump threading knows
 //! nothing of that and would copy one into both arms of a condition that is tested twice: `build-ptx` turns it off.
-//! An `asm!` block carries no such mark. Three collectives have no callable intrinsic (`ldmatrix`, whose address is a
-//! shared-space pointer; the f16 `mma`, whose operands are `<2 x half>`; `vote`, whose predicate is an `i1`); kernels
-//! call them outside divergent branches, and the golden test of the PTX counts
-//! them.
+//! An `asm!` block carries no such mark. Some collectives have no callable intrinsic (`ldmatrix`, whose address is a
+//! shared-space pointer; the f16 `mma`, whose operands are `<2 x half>`; `vote`, whose predicate is an `i1`), and those
+//! with a sparse operand are alike in both types; kernels call them outside divergent branches, and the golden test of
+//! the PTX counts them.
 
 mod intrinsics;
 mod memory;
+mod mma;
 mod warpgroup;
 
 use core::arch::{asm, nvptx};
@@ -36,26 +37,6 @@ impl Ptx {
 }
 
 const FULL_WARP: u32 = u32::MAX;
-
-/// A warp's product with a sparse operand, of this type.
-macro_rules! sparse_product {
-    ($type:literal, $a:expr, $b:expr, $acc:expr, $metadata:expr, $selector:expr) => {{
-        let (a, b, [mut c0, mut c1, mut c2, mut c3]) = ($a, $b, $acc);
-        asm!(
-            concat!(
-                "mma.sp.sync.aligned.m16n8k32.row.col.f32.", $type, ".", $type, ".f32 ",
-                "{{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}, {10}, {11}}}, {{{0}, {1}, {2}, {3}}}, ",
-                "{12}, {13};",
-            ),
-            inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
-            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
-            in(reg32) b[0], in(reg32) b[1], in(reg32) b[2], in(reg32) b[3],
-            in(reg32) $metadata, const $selector,
-            options(pure, nomem, nostack)
-        );
-        [c0, c1, c2, c3]
-    }};
-}
 
 // SAFETY: each method is the instruction that the trait names.
 unsafe impl Simt for Ptx {
@@ -385,17 +366,8 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-        let [mut c0, mut c1, mut c2, mut c3] = acc;
         // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
-        unsafe {
-            asm!(
-                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
-                inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
-                in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3], in(reg32) b[0], in(reg32) b[1],
-                options(pure, nomem, nostack)
-            );
-        }
-        [c0, c1, c2, c3]
+        unsafe { mma::k16_f16!(a, b, acc) }
     }
     #[inline(always)]
     unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
@@ -406,7 +378,7 @@ unsafe impl Simt for Ptx {
         metadata: u32,
     ) -> [f32; 4] {
         // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
-        unsafe { sparse_product!("f16", a, b, acc, metadata, SELECTOR) }
+        unsafe { mma::sparse!("f16", a, b, acc, metadata, SELECTOR) }
     }
     #[inline(always)]
     unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
@@ -417,21 +389,12 @@ unsafe impl Simt for Ptx {
         metadata: u32,
     ) -> [f32; 4] {
         // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
-        unsafe { sparse_product!("bf16", a, b, acc, metadata, SELECTOR) }
+        unsafe { mma::sparse!("bf16", a, b, acc, metadata, SELECTOR) }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
-        let [mut c0, mut c1, mut c2, mut c3] = acc;
         // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
-        unsafe {
-            asm!(
-                "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}}}, {{{6}}}, {{{0}, {1}, {2}, {3}}};",
-                inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
-                in(reg32) a[0], in(reg32) a[1], in(reg32) b,
-                options(pure, nomem, nostack)
-            );
-        }
-        [c0, c1, c2, c3]
+        unsafe { mma::k8_f16!(a, b, acc) }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {

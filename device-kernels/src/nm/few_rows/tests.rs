@@ -5,6 +5,7 @@ use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 use super::*;
 use crate::element::{Bf16, F16};
+use crate::nm::testing::number;
 use crate::nm::{Activate, OutputType};
 use crate::real::Factor;
 
@@ -18,12 +19,6 @@ struct Case {
     group: u32,
     turns: u32,
     parts: u32,
-}
-
-/// A small number of its own for each place: sums of a few thousand products are exact.
-fn number(row: u32, column: u32, step: u32) -> f32 {
-    let bits = row.wrapping_mul(131).wrapping_add(column).wrapping_mul(step);
-    f32::from(u16::try_from(bits >> 9 & 3).unwrap()) - 1.0
 }
 
 impl Case {

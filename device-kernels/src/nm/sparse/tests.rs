@@ -6,6 +6,7 @@ use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 
 use super::*;
 use crate::NO_ROW;
+use crate::nm::testing::number;
 use crate::output::{Activate, Output, OutputType};
 use crate::real::Factor;
 
@@ -19,12 +20,6 @@ struct Case {
     blocks: u32,
     span: u32,
     parts_log2: u32,
-}
-
-/// A small number of its own for each place: sums of a few hundred products are exact.
-fn number(row: u32, column: u32, step: u32) -> f32 {
-    let bits = row.wrapping_mul(131).wrapping_add(column).wrapping_mul(step);
-    f32::from(u16::try_from(bits >> 9 & 7).unwrap()) - 3.0
 }
 
 /// The two places that a column keeps in a group.

@@ -35,13 +35,9 @@ pub(super) struct Cut {
 impl Cut {
     /// The largest windows of which the activations have room in a tile's; none if the smallest have not.
     fn new(sizes: Sizes, tile: NmTile, sparse: bool) -> Option<Self> {
-        let [kept, group] = match sparse {
-            true => [2, 4],
-            false => [sizes.pattern.n(), sizes.pattern.m()].map(narrow),
-        };
-        let kept_rows = match sparse {
-            true => sizes.inner.div_ceil(2),
-            false => narrow(sizes.kept_rows()),
+        let (kept, group, kept_rows) = match sparse {
+            true => (2, 4, sizes.inner.div_ceil(2)),
+            false => (narrow(sizes.pattern.n()), narrow(sizes.pattern.m()), narrow(sizes.kept_rows())),
         };
         let steps = kept_rows.div_ceil(FEW_ROWS_DEPTH);
         let cut = |turns| Self { inner: sizes.inner, kept, group, sparse, steps, turns };
@@ -127,13 +123,7 @@ impl Instance for Choice {
         let of_block = weights / costs.weight_bytes_per_ns + activations / costs.activation_bytes_per_ns;
         let of_part = of_block / real(parts);
         let from_memory = weights * f64::from(sizes.n.div_ceil(columns)) / costs.memory_bytes_per_ns;
-        let combine = match parts_log2 {
-            0 => 0.0,
-            log2 => {
-                let costs = &capacity.tensor_cores;
-                costs.combine_ns + sizes.combined_bytes(log2) / costs.memory_bytes_per_ns
-            }
-        };
+        let combine = capacity.combine_ns(sizes, parts_log2);
         costs.fill_ns + (real(busiest) * of_part).max(from_memory) + combine
     }
 }
@@ -141,11 +131,10 @@ impl Instance for Choice {
 #[cfg(test)]
 mod tests {
     use windrow_formats::NmPattern;
+    use windrow_preprocess::nm::Filler;
 
     use super::*;
     use crate::costs::DeviceCosts;
-    use windrow_preprocess::nm::Filler;
-
     use crate::nm::{fragments, sparse};
 
     /// That of an H100, whose memory is slower than the H200's.

@@ -4,14 +4,15 @@ use windrow_formats::memory::{try_filled, try_zeroed};
 use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_kernels::Dtype;
 use windrow_kernels::nm::{
-    FEW_ROWS_DEPTH, FEW_ROWS_UNIT, NOT_KEPT, few_rows_metadata_at, few_rows_pick_index, few_rows_weight_index,
+    FEW_ROWS_DEPTH, FEW_ROWS_UNIT, NOT_KEPT, SPARSE_NEUTRAL, few_rows_metadata_at, few_rows_pick_index,
+    few_rows_weight_index,
 };
 
 use super::choice::Choice;
 use crate::cpu::each_chunk;
-use crate::nm::placing::{DeviceValues, Placement};
+use crate::nm::placing::{DeviceValues, Placement, strip};
 use crate::nm::sparse::{FOUR, Place, two_of_four};
-use crate::num::{gcd, index, narrow};
+use crate::num::{index, narrow};
 
 /// Kept rows of a step, or places for them.
 const DEPTH: usize = FEW_ROWS_DEPTH as usize;
@@ -47,10 +48,7 @@ impl<V: Sync> Order<'_, V> {
 
     /// Columns of the strip's runs that keep the same rows, each inside one vector.
     fn run(&self) -> usize {
-        match self.weights.pattern().l() {
-            l if l < self.weights.cols() => gcd(l, self.strip()),
-            _ => self.strip(),
-        }
+        strip(self.weights, self.strip())
     }
 
     /// The first column of a chunk, and its step.
@@ -94,10 +92,10 @@ impl<V: Sync> Order<'_, V> {
     }
 
     fn metadata(&self) -> Result<Vec<u32>, OutOfMemory> {
-        /// Of columns that there are not, the first two of each four.
-        const NEUTRAL: u32 = 0x4444_4444;
+        // Of columns that there are not, the first two of each four are named.
+        let neutral = SPARSE_NEUTRAL * 0x1111_1111;
         let words = self.strip();
-        let mut metadata = try_filled(self.chunks() * words, NEUTRAL, "metadata of weights")?;
+        let mut metadata = try_filled(self.chunks() * words, neutral, "metadata of weights")?;
         each_chunk(&mut metadata, words, &|chunk, words| {
             let (_, step) = self.at(chunk);
             for (first, count, vector) in self.runs(chunk) {
@@ -105,7 +103,7 @@ impl<V: Sync> Order<'_, V> {
                     let [(_, one), (_, other)] = self.places(step, four, vector);
                     for column in first..first + count {
                         let (word, bit) = few_rows_metadata_at(narrow(column), narrow(four));
-                        words[index(u64::from(word))] ^= (NEUTRAL >> bit & 0xf ^ (one | other << 2)) << bit;
+                        words[index(u64::from(word))] ^= (SPARSE_NEUTRAL ^ (one | other << 2)) << bit;
                     }
                 }
             }

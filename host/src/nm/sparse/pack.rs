@@ -12,8 +12,8 @@ use windrow_kernels::nm::{
 use windrow_preprocess::nm::{Fours, NO_ROW};
 
 use crate::cpu::each_chunk;
-use crate::nm::placing::{DeviceValues, Placement};
-use crate::num::{gcd, index, narrow};
+use crate::nm::placing::{DeviceValues, Placement, strip};
+use crate::num::{index, narrow};
 use crate::plan::Bits;
 
 /// Rows of which two are kept.
@@ -169,9 +169,7 @@ impl<'a, V: Sync> Packing<'a, V> {
     /// Which value is where in each chunk, of values on the device.
     pub(super) fn placement(&self, given: DeviceValues, dtype: Dtype) -> Result<Placement, OutOfMemory> {
         let metadata = self.runs() * METADATA;
-        // Columns of a strip are of one vector, wherever a tile begins.
-        let l = self.weights.pattern().l();
-        let strip = if l < self.weights.cols() { gcd(l, self.columns) } else { self.columns };
+        let strip = strip(self.weights, self.columns);
         let strips = self.columns / strip;
         let mut kept = try_filled(self.chunks() * strips * DEPTH, NOT_KEPT, "kept rows")?;
         each_chunk(&mut kept, strips * DEPTH, &|chunk, of_chunk: &mut [u32]| {
