@@ -1,12 +1,14 @@
-//! Prunes the two linear layers of an MLP to N:M sparsity, runs them, and says what that costs in exactness and gains
-//! in time.
+//! Prunes the linear layers of an MLP to N:M sparsity, runs them, and says what that costs in exactness and gains in
+//! time. The MLP has two, or three of which one is a gate, as in Llama: `down(silu(gate(x)) ⊙ up(x))`.
 //!
 //! ```console
 //! $ cargo run --release -p windrow --example pruned_mlp -- mlp.safetensors --make 1024x4096    # made-up weights
 //! $ cargo run --release -p windrow --example pruned_mlp -- model.safetensors --up h.0.mlp.up --down h.0.mlp.down
+//! $ cargo run --release -p windrow --example pruned_mlp -- mlp.safetensors --make 4096x11008 --gate gate \
+//!       --activation silu --precision f16 --keep 2 --group 4 --vector 1
 //! ```
 //!
-//! The file has `NAME.weight`, out × in as PyTorch's `Linear` keeps it, and `NAME.bias` of both layers. Every element
+//! The file has `NAME.weight`, out × in as PyTorch's `Linear` keeps it, and `NAME.bias` of all layers. Every element
 //! of the result is compared with an f64 product of the pruned weights; the distance to the product of the dense
 //! weights tells what pruning changes. (Made-up weights have no structure, and lose more than trained ones, which would
 //! also be trained further after pruning.) The dense products that are timed are cuBLAS's on a GPU, which must be
@@ -26,12 +28,12 @@ use windrow::{
 
 use common::Result;
 use common::gemm::{DenseMath, Form, Gemm};
-use common::mlp::{Mlp, relative_error};
+use common::mlp::{Linear, Mlp, relative_error};
 
 /// Runs before those that are timed.
 const WARM_UP: usize = 3;
 
-/// Prunes the two linear layers of an MLP, runs them, and compares them with the dense ones.
+/// Prunes the linear layers of an MLP, runs them, and compares them with the dense ones.
 #[derive(Debug, Parser)]
 struct Options {
     /// A safetensors file with the weights.
@@ -45,7 +47,11 @@ struct Options {
     /// Name of the second layer.
     #[arg(long, default_value = "down")]
     down: String,
-    /// What is between them: relu, gelu or identity.
+    /// Name of a layer beside the first, whose result has the activation and multiplies that of the first: none unless
+    /// told. A made-up file has one of the name `gate`.
+    #[arg(long)]
+    gate: Option<String>,
+    /// What is between them: relu, gelu, silu or identity.
     #[arg(long, default_value = "gelu")]
     activation: Activation,
     /// Vectors that are kept of each group of rows.
@@ -104,7 +110,8 @@ fn run<E: Element<Sum = f32>>(options: &Options) -> Result<bool> {
     if let Some((width, hidden)) = options.make {
         Mlp::write_made_up(&options.file, width, hidden, options.seed)?;
     }
-    let dense = Mlp::read(&options.file, [&options.up, &options.down], options.activation)?;
+    let gate = options.gate.as_deref();
+    let dense = Mlp::read(&options.file, [&options.up, &options.down], gate, options.activation)?;
     let pattern = NmPattern::new(options.keep, options.group, options.vector)?;
     let rows = options.rows;
     let pruned = dense.pruned(pattern, (&device, options.precision, rows))?;
@@ -125,25 +132,28 @@ fn run<E: Element<Sum = f32>>(options: &Options) -> Result<bool> {
     let of_dense = relative_error(&got, &dense.forward(&gemm, &x)?);
 
     let sparse_us = time(&device, options.repeat, || pruned.forward(&mut buffers))?;
-    let weights = [&dense.up, &dense.down].map(|layer| {
+    let upload = |layer: &Linear| -> Result<DeviceMatrix<f32>> {
         let weight = &layer.weight;
         let values = DenseRef::packed(weight.values(), weight.rows(), weight.cols())?;
-        DeviceMatrix::upload(&device, values)
-    });
-    let [up, down] = weights;
-    let (up, down) = (up?, down?);
-    let mut hidden = DeviceMatrix::<f32>::zeros(&device, rows, up.cols())?;
-    let mut y = DeviceMatrix::<f32>::zeros(&device, rows, down.cols())?;
+        Ok(DeviceMatrix::upload(&device, values)?)
+    };
+    let weights: Vec<DeviceMatrix<f32>> = dense.layers().map(upload).collect::<Result<_>>()?;
+    let zeros = |cols| DeviceMatrix::<f32>::zeros(&device, rows, cols);
+    let (mut hidden, mut y) = (zeros(dense.up.weight.cols())?, zeros(dense.down.weight.cols())?);
     let dense_us = time(&device, options.repeat, || {
-        gemm.run(Form::Plain, &x, &up, &mut hidden)?;
-        gemm.run(Form::Plain, &hidden, &down, &mut y)
+        let Some((down, before)) = weights.split_last() else { return Ok(()) };
+        for layer in before {
+            gemm.run(Form::Plain, &x, layer, &mut hidden)?;
+        }
+        gemm.run(Form::Plain, &hidden, down, &mut y)
     })?;
 
     let mut out = std::io::stdout().lock();
-    writeln!(out, "layers    {width} → {} → {}, {}", up.cols(), down.cols(), options.activation)?;
+    let (hidden, gated) = (dense.up.weight.cols(), if dense.gate.is_some() { ", gated" } else { "" });
+    writeln!(out, "layers    {width} → {hidden} → {}, {}{gated}", y.cols(), options.activation)?;
     writeln!(out, "pruned    {pattern}, {:.1} % sparse", 100.0 * pattern.sparsity())?;
     writeln!(out, "device    {device}, {}", options.precision)?;
-    for (name, check) in ["first", "second"].into_iter().zip(checks) {
+    for (name, check) in &checks {
         writeln!(out, "{name:<9} {check}")?;
     }
     writeln!(
@@ -157,7 +167,7 @@ fn run<E: Element<Sum = f32>>(options: &Options) -> Result<bool> {
          {:.2} times as fast",
         dense_us / sparse_us
     )?;
-    Ok(checks.iter().all(windrow::Verification::passed))
+    Ok(checks.iter().all(|(_, check)| check.passed()))
 }
 
 /// Median time of a run in microseconds.

@@ -18,14 +18,21 @@ pub enum Activation {
     Relu,
     /// `½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`, the tanh form (Hendrycks and Gimpel 2016).
     Gelu,
+    /// `x / (1 + e⁻ˣ)`, also called swish (Elfwing, Uchibe and Doya 2018).
+    Silu,
 }
 
 names!(Activation, "activation";
-    Identity => "identity", Relu => "relu", Gelu => "gelu");
+    Identity => "identity", Relu => "relu", Gelu => "gelu", Silu => "silu");
 
 impl Activation {
     /// Every activation, the default first.
-    pub const ALL: [Self; 3] = [Self::Identity, Self::Relu, Self::Gelu];
+    pub const ALL: [Self; 4] = [Self::Identity, Self::Relu, Self::Gelu, Self::Silu];
+
+    /// Whether it is computed in f32 alone: plans of f64 have none of these.
+    pub(crate) const fn is_of_f32(self) -> bool {
+        matches!(self, Self::Gelu | Self::Silu)
+    }
 
     /// What kernels are told.
     pub(crate) const fn code(self) -> Activate {
@@ -33,6 +40,7 @@ impl Activation {
             Self::Identity => Activate::Identity,
             Self::Relu => Activate::Relu,
             Self::Gelu => Activate::Gelu,
+            Self::Silu => Activate::Silu,
         }
     }
 
@@ -51,6 +59,7 @@ impl Activation {
             Self::Identity => x,
             Self::Relu => relu(x),
             Self::Gelu => gelu(x),
+            Self::Silu => silu(x),
         }
     }
 
@@ -61,11 +70,13 @@ impl Activation {
             Self::Relu => elements.iter_mut().for_each(|x| *x = relu(*x)),
             // Of f32: plans of f64 have none.
             Self::Gelu => elements.iter_mut().for_each(|x| *x = S::from_f32(gelu(x.to_f32()))),
+            Self::Silu => elements.iter_mut().for_each(|x| *x = S::from_f32(silu(x.to_f32()))),
         }
     }
 }
 
-/// What a run makes of the sums of a product: `C ← act(α·product + β·C + bias)`. The default is the product alone.
+/// What a run makes of the sums of a product: `C ← act(α·product + β·C + bias)`, or, [gated](Self::gated), that times
+/// what `C` held. The default is the product alone.
 ///
 /// `S` is the type of the sums, f32 or f64. `B` is where the bias is: `[S]` for host memory, [`DeviceBuffer<S>`] for
 /// the memory of a device.
@@ -76,23 +87,27 @@ impl Activation {
 ///
 /// let bias = [0.5f32, -0.5];
 /// let run = Epilogue { bias: Some(&bias[..]), activation: Activation::Relu, ..Epilogue::default() };
-/// assert_eq!((run.alpha, run.beta), (1.0, 0.0));
+/// assert_eq!((run.alpha, run.beta, run.gated), (1.0, 0.0, false));
 /// ```
 #[derive(Debug)]
 pub struct Epilogue<'a, S: Real = f32, B: ?Sized = DeviceBuffer<S>> {
     /// Factor of the product.
     pub alpha: S,
-    /// Factor of what `C` held, which is not read if it is 0.
+    /// Factor of what `C` held and is added, 0 for nothing. `C` is not read if it is 0 and there is no gate.
     pub beta: S,
     /// One number for each column of `C`.
     pub bias: Option<&'a B>,
-    /// What is applied in the end.
+    /// What is applied to that.
     pub activation: Activation,
+    /// Whether that is multiplied, element by element, by what `C` held: `C ← act(α·product + β·C + bias) ⊙ C`. Two
+    /// runs into the same `C` are a gated linear unit, `SiLU(x·W₁) ⊙ (x·W₃)` (SwiGLU, Shazeer 2020): first `x·W₃`, then
+    /// `x·W₁` with [`Activation::Silu`] and this. The first is rounded to the type of `C` on its way.
+    pub gated: bool,
 }
 
 impl<S: Real, B: ?Sized> Default for Epilogue<'_, S, B> {
     fn default() -> Self {
-        Self { alpha: S::ONE, beta: S::ZERO, bias: None, activation: Activation::Identity }
+        Self { alpha: S::ONE, beta: S::ZERO, bias: None, activation: Activation::Identity, gated: false }
     }
 }
 
@@ -111,13 +126,18 @@ impl<S: Real, B: ?Sized> Epilogue<'_, S, B> {
 
     /// The same with its bias elsewhere.
     pub(crate) fn with_bias<'b, To: ?Sized>(&self, bias: Option<&'b To>) -> Epilogue<'b, S, To> {
-        let Self { alpha, beta, activation, .. } = *self;
-        Epilogue { alpha, beta, bias, activation }
+        let Self { alpha, beta, activation, gated, .. } = *self;
+        Epilogue { alpha, beta, bias, activation, gated }
     }
 
-    /// Whether there is neither bias nor activation.
+    /// Whether there is neither bias nor activation nor gate.
     pub(crate) fn is_linear(&self) -> bool {
-        self.bias.is_none() && self.activation == Activation::Identity
+        self.bias.is_none() && self.activation == Activation::Identity && !self.gated
+    }
+
+    /// Whether what `C` held has a part in the result.
+    pub(crate) fn reads_output(&self) -> bool {
+        self.beta != S::ZERO || self.gated
     }
 }
 
@@ -132,6 +152,11 @@ fn gelu(x: f32) -> f32 {
     /// `−2·√(2/π)`: the factor of `x + 0.044715·x³` in `−2t`, with GELU's tanh argument `t`.
     const FACTOR: f32 = -1.595_769;
     x / (1.0 + exp(FACTOR * (x + 0.044_715 * x * x * x)))
+}
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
 }
 
 /// `eˣ` without a branch, off by at most 2⁻²² of it for −87 ≤ x ≤ 88.37. Below it stays that of −87, about
@@ -165,8 +190,8 @@ mod tests {
         for activation in Activation::ALL {
             assert_eq!(activation.to_string().parse::<Activation>().unwrap(), activation);
         }
-        let error = "swish".parse::<Activation>().unwrap_err();
-        assert_eq!(error.to_string(), "\"swish\" is no activation; there are identity, relu and gelu");
+        let error = "tanh".parse::<Activation>().unwrap_err();
+        assert_eq!(error.to_string(), "\"tanh\" is no activation; there are identity, relu, gelu and silu");
     }
 
     #[test]
@@ -182,8 +207,10 @@ mod tests {
             assert!(all[0].is_nan());
         }
         assert_eq!(Activation::Relu.apply(f32::NEG_INFINITY), 0.0);
-        assert_eq!(Activation::Gelu.apply(-1e30), 0.0);
-        assert!(Activation::Gelu.apply(f32::NEG_INFINITY).is_nan(), "−∞·0, as the formula has it");
+        for activation in [Activation::Gelu, Activation::Silu] {
+            assert_eq!(activation.apply(-1e30), 0.0);
+            assert!(activation.apply(f32::NEG_INFINITY).is_nan(), "−∞·0, as the formula has it");
+        }
     }
 
     #[test]
@@ -204,14 +231,16 @@ mod tests {
     }
 
     #[test]
-    fn gelu_is_within_a_few_units_of_its_argument() {
+    fn gelu_and_silu_are_within_a_few_units_of_their_argument() {
         for i in -20_000..20_000 {
             let x = <f32 as windrow_formats::Value>::from_f64(f64::from(i) * 1e-3);
             let wide = f64::from(x);
             let t = (2.0 / std::f64::consts::PI).sqrt() * (wide + 0.044_715 * wide * wide * wide);
-            let want = 0.5 * wide * (1.0 + t.tanh());
-            let error = (f64::from(gelu(x)) - want).abs();
-            assert!(error <= 4.0 * 2f64.powi(-24) * wide.abs(), "{x}: {error:e}");
+            let wants = [(gelu(x), 0.5 * wide * (1.0 + t.tanh())), (silu(x), wide / (1.0 + (-wide).exp()))];
+            for (got, want) in wants {
+                let error = (f64::from(got) - want).abs();
+                assert!(error <= 4.0 * 2f64.powi(-24) * wide.abs(), "{x}: {error:e}");
+            }
         }
     }
 }

@@ -55,9 +55,13 @@ impl PyNmSpmm {
 
     /// `C ← act(alpha·A·W + beta·C + bias)`, and returns `C`: `out`, or a new array of the type of `A`.
     ///
-    /// `A` is `rows × k`, `bias` a vector of `n` in f32, `activation` "identity", "relu" or "gelu". All are in host
-    /// memory or on the plan's GPU; `stream` is as for `Spmm.mm`.
-    #[pyo3(signature = (a, out = None, *, bias = None, activation = "identity", alpha = 1.0, beta = 0.0, stream = None))]
+    /// `A` is `rows × k`, `bias` a vector of `n` in f32, `activation` "identity", "relu", "gelu" or "silu". With
+    /// `gated`, what `out` holds is multiplied by that, element by element: `silu(x·W1) * (x·W3)` is `c = up.mm(x)`,
+    /// then `gate.mm(x, c, activation="silu", gated=True)`. All are in host memory or on the plan's GPU; `stream` is as
+    /// for `Spmm.mm`.
+    #[pyo3(signature = (
+        a, out = None, *, bias = None, activation = "identity", alpha = 1.0, beta = 0.0, gated = false, stream = None
+    ))]
     fn mm<'py>(
         &self,
         py: Python<'py>,
@@ -67,12 +71,16 @@ impl PyNmSpmm {
         activation: &str,
         alpha: f32,
         beta: f32,
+        gated: bool,
         stream: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         live(self.device)?;
         let activation: Activation =
             activation.parse().map_err(|error: windrow::UnknownName| Fault::from(error))?;
         check_beta("C", out, beta.into())?;
+        if gated && out.is_none() {
+            return Err(told(Class::Option, "gated multiplies what C held before; give C as out="));
+        }
         let a = Array::of("A", a, stream)?.forward()?;
         let bias = bias.map(|bias| Array::of("bias", bias, stream)?.forward()).transpose()?;
         if let Some(bias) = &bias {
@@ -94,7 +102,7 @@ impl PyNmSpmm {
             let bias = bias.map(|bias| bias.on_host()?.to_vec::<f32>().map_err(PyErr::from)).transpose()?;
             let (c, mut to) = in_host_memory(py, "C", out, (&[rows, cols], of), &[&a])?;
             let ((c_rows, c_cols), ld) = to.rows()?;
-            let run = Epilogue { alpha, beta, bias: bias.as_deref(), activation };
+            let run = Epilogue { alpha, beta, bias: bias.as_deref(), activation, gated };
             with_narrow!((of, to.dtype()?), "C", A, C => {
                 // SAFETY: of these types, in host memory, and apart.
                 let (a, c) = unsafe { (a.mat_ref::<A>()?, to.elements_mut::<C>()) };
@@ -118,7 +126,7 @@ impl PyNmSpmm {
                 (a.view::<A>(device)?, to.view_mut::<C>(device)?, bias)
             };
             turn.take(py, |on| {
-                let run = Epilogue::<'_, f32, DeviceSlice<'_, f32>> { alpha, beta, bias: bias.as_ref(), activation };
+                let run = Epilogue::<'_, f32, DeviceSlice<'_, f32>> { alpha, beta, bias: bias.as_ref(), activation, gated };
                 Ok(self.plan.run_into_on(on, &run, a, c)?)
             })?;
             Ok::<_, Fault>(())

@@ -103,6 +103,11 @@ def test_weights(device, pattern, tmp_path):
     assert numpy.array_equal(plan.mm(a, bias=bias, activation="relu"), numpy.maximum(a @ kept + bias, 0))
     out = plan.mm(a)
     assert plan.mm(a, out, alpha=2, beta=-2) is out and not out.any()
+    gate, x = plan.mm(a, alpha=0.25), (a @ kept).astype("f8") / 4
+    assert plan.mm(a, gate, alpha=0.25, activation="silu", gated=True) is gate
+    assert numpy.allclose(gate, x / (1 + numpy.exp(-x)) * x, rtol=1e-5, atol=1e-30)
+    with pytest.raises(windrow.errors.OptionError, match="give C as out="):
+        plan.mm(a, gated=True)
     assert plan.mm(a.astype("f2")).dtype == numpy.float16
     again = pickle.loads(pickle.dumps(plan))
     assert numpy.array_equal(again.mm(a), a @ kept) and again.report.rows == 10

@@ -273,9 +273,10 @@ class NmSpmm:
         out: Any = None,
         *,
         bias: ArrayLike | None = None,
-        activation: Literal["identity", "relu", "gelu"] = "identity",
+        activation: Literal["identity", "relu", "gelu", "silu"] = "identity",
         alpha: float = 1.0,
         beta: float = 0.0,
+        gated: bool = False,
         stream: int | None = None,
     ) -> Result: ...
     @property

@@ -269,7 +269,12 @@ fn sampled_products_of_sixteen_bits() {
     }
 }
 
-/// `act(α·A·B + β·C + bias)`, computed element by element from the plan's own product.
+/// Whether it rounds, and sums in f64 do not have it.
+fn is_smooth(activation: Activation) -> bool {
+    matches!(activation, Activation::Gelu | Activation::Silu)
+}
+
+/// `act(α·A·B + β·C + bias)`, and that times `C`, computed element by element from the plan's own product.
 fn fused<B: Element, C: Element<Sum = B::Sum>>(
     device: &Device,
     (algorithm, precision): (Algorithm, Precision),
@@ -290,10 +295,10 @@ fn fused<B: Element, C: Element<Sum = B::Sum>>(
     plan.run_into(number(1.0), &b, number(0.0), &mut sums).unwrap();
     let sums = sums.download().unwrap();
     let on_device = DeviceBuffer::from_slice(device, &bias).unwrap();
-    for beta in [0.0f32, 2.0] {
+    for (beta, gated) in [(0.0f32, false), (2.0, false), (0.0, true), (2.0, true)] {
         let mut c = DeviceMatrix::upload(device, DenseRef::packed(&old, 50, n).unwrap()).unwrap();
         let (alpha, beta) = (number(0.25), number(beta));
-        plan.run_fused_into(&Epilogue { alpha, beta, bias: Some(&on_device), activation }, &b, &mut c)
+        plan.run_fused_into(&Epilogue { alpha, beta, bias: Some(&on_device), activation, gated }, &b, &mut c)
             .unwrap();
         let got = c.download().unwrap();
         for (at, got) in got.into_iter().enumerate() {
@@ -302,12 +307,12 @@ fn fused<B: Element, C: Element<Sum = B::Sum>>(
             let want = match activation {
                 Activation::Identity => x,
                 Activation::Relu => x.max(0.0),
-                _ => f64::from(Activation::Gelu.apply(<f32 as Value>::from_f64(x))),
+                smooth => f64::from(smooth.apply(<f32 as Value>::from_f64(x))),
             };
+            let want = if gated { want * old[at].to_f64() } else { want };
             let want = C::from_f64(want).to_f64();
             let near = (got.to_f64() - want).abs() <= 1e-6 * want.abs();
-            let next =
-                activation == Activation::Gelu && (got.to_f64() - want).abs() <= 0.01 * want.abs() + 1e-6;
+            let next = is_smooth(activation) && (got.to_f64() - want).abs() <= 0.01 * want.abs() + 1e-6;
             assert!(
                 near || next,
                 "{algorithm} {precision} on {device}: {} at {at} instead of {want}",
@@ -326,7 +331,7 @@ fn biases_and_activations() {
             fused::<bf16, bf16>(&device, (Algorithm::TileStream, Precision::Bf16), activation);
             fused::<f16, f32>(&device, (Algorithm::Hybrid, Precision::F16), activation);
             fused::<f32, bf16>(&device, (Algorithm::SegmentGroup, Precision::F32), activation);
-            if activation != Activation::Gelu {
+            if !is_smooth(activation) {
                 fused::<f64, f64>(&device, (Algorithm::RowSplit, Precision::F64), activation);
             }
         }
@@ -347,9 +352,11 @@ fn what_there_is_not_in_f64_is_refused() {
         let plan = builder.build(&device).unwrap();
         let b = upload(&device, &[1.0; 64], 8, 8);
         let mut c = DeviceMatrix::<f64>::zeros(&device, 8, 8).unwrap();
-        let gelu = Epilogue { activation: Activation::Gelu, ..Epilogue::default() };
-        let error = plan.run_fused_into(&gelu, &b, &mut c).unwrap_err();
-        assert!(error.to_string().contains("gelu is computed in f32"), "{error}");
+        for (activation, name) in [(Activation::Gelu, "gelu"), (Activation::Silu, "silu")] {
+            let run = Epilogue { activation, ..Epilogue::default() };
+            let error = plan.run_fused_into(&run, &b, &mut c).unwrap_err();
+            assert!(error.to_string().contains(&format!("{name} is computed in f32")), "{error}");
+        }
         let weights = VectorNm::from_dense(&[2.0f32, 0.0], 2, 1, NmPattern::new(1, 2, 1).unwrap()).unwrap();
         let error = NmSpmm::builder(&weights).precision(Precision::F64).build(&device).unwrap_err();
         assert!(matches!(error, NmError::Unsupported { precision: Precision::F64, .. }), "{error}");

@@ -19,6 +19,7 @@ fn activation(case: &NmCase) -> Activation {
         NmActivation::Identity => Activation::Identity,
         NmActivation::Relu => Activation::Relu,
         NmActivation::Gelu => Activation::Gelu,
+        NmActivation::Silu => Activation::Silu,
     }
 }
 
@@ -64,8 +65,13 @@ fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32> + Output>(
     let a = place::<E>(device, &given.a, (rows, cols, given.lda), f32::NAN);
     let mut c = place::<C>(device, &given.c, (given.m, given.n(), given.ldc), PADDING_MARK);
     let bias = given.bias.as_ref().map(|bias| DeviceBuffer::from_slice(device, bias).unwrap());
-    let run =
-        Epilogue { alpha: given.alpha, beta: given.beta, bias: bias.as_ref(), activation: activation(given) };
+    let run = Epilogue {
+        alpha: given.alpha,
+        beta: given.beta,
+        bias: bias.as_ref(),
+        activation: activation(given),
+        gated: given.gated,
+    };
     let context = || format!("{} to {} on {device}\n{}", given.name, C::NAME, plan.report());
     plan.run_into(&run, &a, &mut c).unwrap_or_else(|error| panic!("{}: {error}", context()));
     let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{}: {error}", context()));
@@ -79,7 +85,7 @@ fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32> + Output>(
         let behind = &got[((given.m - 1) * given.ldc + given.n()).min(got.len())..];
         assert!(behind.iter().all(|&x| x == C::from_f32(PADDING_MARK)), "{}: written past C", context());
     }
-    if given.beta == 0.0 {
+    if given.beta == 0.0 && !given.gated {
         let verification = plan.verify(&given.weights, &run, &a, &c).unwrap();
         assert!(verification.passed(), "{}: {verification}", context());
         let agree = (verification.worst_ratio - comparison.worst_ratio.max(0.0)).abs() < 0.05;
@@ -179,7 +185,13 @@ fn the_host_path_gives_what_the_device_path_does() {
         let a = DenseRef::try_new(&case.a, rows, cols, case.lda).unwrap();
         let c = DenseMut::try_new(&mut on_host, case.m, case.n(), case.ldc).unwrap();
         let bias = case.bias.as_deref();
-        let run = Epilogue { alpha: case.alpha, beta: case.beta, bias, activation: activation(&case) };
+        let run = Epilogue {
+            alpha: case.alpha,
+            beta: case.beta,
+            bias,
+            activation: activation(&case),
+            gated: case.gated,
+        };
         plan.run_host(&run, a, c).unwrap();
         let rounded = match precision {
             Precision::F16 => case.rounded_to::<f16>(),
@@ -319,8 +331,14 @@ fn verification_finds_what_is_wrong_and_says_what_it_cannot_check() {
     wrong[3] = 6.001;
     let found = verify(&wrong, Epilogue::default()).unwrap();
     assert_eq!((found.worst_row, found.worst_col, found.failures, found.checked), (1, 1, 1, 6));
-    let error = verify(&right, Epilogue { beta: 0.5, ..Epilogue::default() }).unwrap_err();
-    assert!(error.to_string().ends_with("verify a run with beta = 0"), "{error}");
+    for (run, what) in [
+        (Epilogue { beta: 0.5, ..Epilogue::default() }, "with beta = 0.5"),
+        (Epilogue { gated: true, ..Epilogue::default() }, "that is gated"),
+    ] {
+        let error = verify(&right, run).unwrap_err().to_string();
+        let rest = "depends on what C held before, which is gone; verify a run with beta = 0 and no gate";
+        assert_eq!(error, format!("a result {what} {rest}"));
+    }
     let others = VectorNm::from_dense(&[0.0f32; 8], 4, 2, pattern(2, 2, 2)).unwrap();
     let c = place::<f32>(&device, &right, (3, 2, 2), 0.0);
     let error = plan.verify(&others, &Epilogue::default(), &a, &c).unwrap_err().to_string();

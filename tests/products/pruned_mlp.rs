@@ -49,6 +49,8 @@ fn exact_file(name: &str) -> TemporaryFile {
         tensor("up.bias", 1, HIDDEN),
         tensor("down.weight", WIDTH, HIDDEN),
         tensor("down.bias", 1, WIDTH),
+        tensor("gate.weight", HIDDEN, WIDTH),
+        tensor("gate.bias", 1, HIDDEN),
     ];
     let file = TemporaryFile::new(name);
     write_tensors(File::create(&file.0).unwrap(), &tensors).unwrap();
@@ -69,8 +71,8 @@ fn pruned<E: Element<Sum = f32>>(mlp: &Mlp, precision: Precision, x: &[f32]) -> 
     let pruned = mlp.pruned(pattern(), (&Device::cpu(), precision, ROWS)).unwrap();
     let mut buffers = pruned.buffers(upload::<E>(x)).unwrap();
     pruned.forward(&mut buffers).unwrap();
-    for check in pruned.verify(&buffers).unwrap() {
-        assert!(check.passed(), "{precision}: {check}");
+    for (layer, check) in pruned.verify(&buffers).unwrap() {
+        assert!(check.passed(), "{layer}, {precision}: {check}");
     }
     (buffers.y.download().unwrap(), mlp.as_pruned(&pruned).unwrap())
 }
@@ -78,7 +80,7 @@ fn pruned<E: Element<Sum = f32>>(mlp: &Mlp, precision: Precision, x: &[f32]) -> 
 #[test]
 fn whole_numbers_give_the_pruned_dense_product_exactly() {
     let file = exact_file("exact");
-    let mlp = Mlp::read(&file.0, ["up", "down"], Activation::Relu).unwrap();
+    let mlp = Mlp::read(&file.0, ["up", "down"], None, Activation::Relu).unwrap();
     assert_eq!((mlp.up.weight.rows(), mlp.up.weight.cols()), (WIDTH, HIDDEN));
     let x = integers(ROWS * WIDTH, 2, &mut SplitMix64::new(6));
     let gemm = Gemm::new(&Device::cpu().stream(), DenseMath::F32).unwrap();
@@ -100,7 +102,7 @@ fn whole_numbers_give_the_pruned_dense_product_exactly() {
 fn made_up_layers_are_within_their_bounds() {
     let file = TemporaryFile::new("made-up");
     Mlp::write_made_up(&file.0, WIDTH, HIDDEN, 9).unwrap();
-    let mlp = Mlp::read(&file.0, ["up", "down"], Activation::Gelu).unwrap();
+    let mlp = Mlp::read(&file.0, ["up", "down"], None, Activation::Gelu).unwrap();
     let mut rng = SplitMix64::new(7);
     let x: Vec<f32> = integers(ROWS * WIDTH, 1000, &mut rng).into_iter().map(|x| x / 1000.0).collect();
     let gemm = Gemm::new(&Device::cpu().stream(), DenseMath::F32).unwrap();
@@ -114,10 +116,38 @@ fn made_up_layers_are_within_their_bounds() {
     near(Precision::Bf16, pruned::<bf16>(&mlp, Precision::Bf16, &x), 2e-2);
 }
 
+/// `down(silu(gate(x)) ⊙ up(x))`, and with ReLU of whole numbers, where it is exact.
+#[test]
+fn gated_layers() {
+    let file = exact_file("gated");
+    let x = integers(ROWS * WIDTH, 2, &mut SplitMix64::new(10));
+    let gemm = Gemm::new(&Device::cpu().stream(), DenseMath::F32).unwrap();
+    let mlp = Mlp::read(&file.0, ["up", "down"], Some("gate"), Activation::Relu).unwrap();
+    let (got, as_pruned) = pruned::<f32>(&mlp, Precision::F32, &x);
+    assert_eq!(got, as_pruned.forward(&gemm, &upload(&x)).unwrap());
+    let ungated = Mlp { gate: None, ..mlp.clone() };
+    assert_ne!(got, pruned::<f32>(&ungated, Precision::F32, &x).0);
+
+    let file = TemporaryFile::new("made-up-gate");
+    Mlp::write_made_up(&file.0, WIDTH, HIDDEN, 11).unwrap();
+    let mlp = Mlp::read(&file.0, ["up", "down"], Some("gate"), Activation::Silu).unwrap();
+    let x: Vec<f32> = x.into_iter().map(|x| x / 2.0).collect();
+    let error = |(got, as_pruned): (Vec<f32>, Mlp)| {
+        relative_error(&got, &as_pruned.forward(&gemm, &upload(&x)).unwrap())
+    };
+    let f32_error = error(pruned::<f32>(&mlp, Precision::F32, &x));
+    let f16_error = error(pruned::<f16>(&mlp, Precision::F16, &x));
+    let bf16_error = error(pruned::<bf16>(&mlp, Precision::Bf16, &x));
+    assert!(
+        f32_error < 1e-6 && f16_error < 3e-3 && bf16_error < 3e-2,
+        "{f32_error} {f16_error} {bf16_error}"
+    );
+}
+
 #[test]
 fn a_pattern_that_keeps_everything_is_the_dense_network() {
     let file = exact_file("everything");
-    let mlp = Mlp::read(&file.0, ["up", "down"], Activation::Relu).unwrap();
+    let mlp = Mlp::read(&file.0, ["up", "down"], None, Activation::Relu).unwrap();
     let x = integers(ROWS * WIDTH, 2, &mut SplitMix64::new(8));
     let all = NmPattern::new(4, 4, 16).unwrap();
     let pruned = mlp.pruned(all, (&Device::cpu(), Precision::F32, ROWS)).unwrap();
@@ -130,13 +160,15 @@ fn a_pattern_that_keeps_everything_is_the_dense_network() {
 #[test]
 fn layers_that_do_not_fit_are_refused() {
     let file = exact_file("misfit");
-    let message = |layers| Mlp::read(&file.0, layers, Activation::Relu).unwrap_err().to_string();
+    let message = |layers| Mlp::read(&file.0, layers, None, Activation::Relu).unwrap_err().to_string();
     assert_eq!(
         message(["up", "up"]),
         format!("the first layer gives {HIDDEN} numbers, the second takes {WIDTH}")
     );
     assert!(
-        message(["gate", "down"])
-            .contains("a tensor `gate.weight`, found none of that name, but `up.weight`")
+        message(["gates", "down"])
+            .contains("a tensor `gates.weight`, found none of that name, but `up.weight`")
     );
+    let error = Mlp::read(&file.0, ["up", "down"], Some("down"), Activation::Silu).unwrap_err().to_string();
+    assert_eq!(error, format!("the gate is {HIDDEN} × {WIDTH}, the first layer {WIDTH} × {HIDDEN}"));
 }

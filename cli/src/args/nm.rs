@@ -85,7 +85,7 @@ pub(crate) struct NmArgs {
     #[arg(long)]
     pub(crate) bias: bool,
 
-    /// What is applied to C in the end: identity, relu or gelu.
+    /// What is applied to C in the end: identity, relu, gelu or silu.
     #[arg(long, value_name = "NAME", default_value_t = Activation::Identity)]
     pub(crate) activation: Activation,
 

@@ -403,6 +403,8 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES,
         // More than one part only for f32.
         output.c = output.c.at_wide(u64::from(place.part) * p.part_elements);
         let mut at = s.thread_idx();
+        // Where a tile has most rows, no register is left to keep their number; what is beyond is not stored.
+        let rows = if TILES == 4 { Self::ROWS } else { rows };
         while at < rows * Self::STRIP {
             let (row, column) = (at / Self::STRIP, at % Self::STRIP);
             // The register and lane of `fragment::c_f32`, whose rows are columns here.

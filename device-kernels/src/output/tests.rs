@@ -14,6 +14,7 @@ fn act(activate: Activate, x: f64) -> f64 {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
             0.5 * x * (1.0 + inner.tanh())
         }
+        Activate::Silu => x / (1.0 + (-x).exp()),
     }
 }
 
@@ -30,6 +31,7 @@ struct Case {
     ldc: u32,
     beta: f32,
     bias: bool,
+    gated: bool,
     /// Whether elements are stored by [`Output::store_linear`].
     linear: bool,
 }
@@ -41,7 +43,7 @@ const MARK: f32 = -77.0;
 /// Stores every element of a `ROWS × n` matrix by threads of `WIDTH` columns, more rows and columns than there are.
 fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
     let memory = Memory::new();
-    let old = if case.beta == 0.0 { f32::NAN } else { OLD };
+    let old = if case.beta == 0.0 && !case.gated { f32::NAN } else { OLD };
     let held: Vec<f32> =
         (0..ROWS * case.ldc).map(|at| if at % case.ldc < case.n { old } else { MARK }).collect();
     let len = held.len();
@@ -63,7 +65,7 @@ fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
         ldc: case.ldc,
         alpha: Factor::new(2.0f32),
         beta: Factor::new(case.beta),
-        flags: Output::flags(case.element, case.activate, case.vectors),
+        flags: Output::flags(case.element, case.activate, case.vectors) | Output::gate(case.gated),
     };
     let width = WIDTH as u32;
     let threads = 32;
@@ -109,7 +111,7 @@ fn check<const WIDTH: usize>(case: &Case) {
         }
         let bias = if case.bias { f64::from(c) / 8.0 } else { 0.0 };
         let x = 2.0 * f64::from(sum_of(r, c)) + f64::from(case.beta) * f64::from(OLD) + bias;
-        let want = act(case.activate, x);
+        let want = act(case.activate, x) * if case.gated { f64::from(OLD) } else { 1.0 };
         let bound = unit * want.abs() + 2f64.powi(-24);
         assert!((got - want).abs() <= bound, "({r}, {c}) width {WIDTH}: {got} instead of {want}");
     }
@@ -118,7 +120,7 @@ fn check<const WIDTH: usize>(case: &Case) {
 #[test]
 fn every_type_activation_and_alignment() {
     for element in [OutputType::Sums, OutputType::F16, OutputType::Bf16] {
-        for activate in [Activate::Identity, Activate::Relu, Activate::Gelu] {
+        for activate in [Activate::Identity, Activate::Relu, Activate::Gelu, Activate::Silu] {
             for (n, ldc, vectors) in [
                 (16, 16, true),
                 (16, 16, false),
@@ -128,14 +130,22 @@ fn every_type_activation_and_alignment() {
                 (1, 1, false),
                 (3, 4, true),
             ] {
-                for (beta, bias) in [(0.0, false), (0.0, true), (-1.5, false), (1.0, true)] {
+                for (beta, bias, gated) in [
+                    (0.0, false, false),
+                    (0.0, true, false),
+                    (-1.5, false, false),
+                    (1.0, true, false),
+                    (0.0, false, true),
+                    (-1.5, true, true),
+                ] {
                     for linear in [false, true] {
                         // What `store_linear` leaves to `store`.
-                        let more = bias || activate != Activate::Identity || element == OutputType::Bf16;
+                        let more =
+                            bias || gated || activate != Activate::Identity || element == OutputType::Bf16;
                         if linear && more {
                             continue;
                         }
-                        let case = Case { element, activate, vectors, n, ldc, beta, bias, linear };
+                        let case = Case { element, activate, vectors, n, ldc, beta, bias, gated, linear };
                         check::<1>(&case);
                         check::<2>(&case);
                         check::<4>(&case);
@@ -159,6 +169,11 @@ fn extreme_values() {
         (Activate::Gelu, 1e30, 1e30),
         (Activate::Gelu, -1e30, 0.0),
         (Activate::Gelu, 0.0, 0.0),
+        (Activate::Silu, f32::NAN, f32::NAN),
+        (Activate::Silu, f32::INFINITY, f32::INFINITY),
+        (Activate::Silu, 1e30, 1e30),
+        (Activate::Silu, -1e30, 0.0),
+        (Activate::Silu, 0.0, 0.0),
     ] {
         let memory = Memory::new();
         let c = memory.alloc_uninit::<f32>(2);

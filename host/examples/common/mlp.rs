@@ -1,5 +1,6 @@
-//! A layer of many networks: two linear ones with an activation between, `y = act(x·W₁ + b₁)·W₂ + b₂`, with dense
-//! weights and with pruned ones.
+//! A layer of many networks, with dense weights and with pruned ones: two linear ones with an activation between,
+//! `y = act(x·W₁ + b₁)·W₂ + b₂`, or, as in Llama and its like, a gated one first,
+//! `y = (act(x·W₃ + b₃) ⊙ (x·W₁ + b₁))·W₂ + b₂`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -27,6 +28,8 @@ pub(crate) struct Linear {
 #[derive(Debug, Clone)]
 pub(crate) struct Mlp {
     pub(crate) up: Linear,
+    /// What multiplies the first layer's result, if anything does.
+    pub(crate) gate: Option<Linear>,
     pub(crate) down: Linear,
     pub(crate) activation: Activation,
 }
@@ -76,21 +79,34 @@ impl Linear {
 }
 
 impl Mlp {
-    /// The layers `up` and `down` of a safetensors file.
+    /// The layers `up` and `down` of a safetensors file, and the gate, if one is named.
     ///
     /// # Errors
-    /// If it cannot be read, or the layers do not follow each other.
-    pub(crate) fn read(path: &Path, [up, down]: [&str; 2], activation: Activation) -> Result<Self> {
+    /// If it cannot be read, or the layers do not fit together.
+    pub(crate) fn read(
+        path: &Path,
+        [up, down]: [&str; 2],
+        gate: Option<&str>,
+        activation: Activation,
+    ) -> Result<Self> {
         let (up, down) = (Linear::read(path, up)?, Linear::read(path, down)?);
+        let gate = gate.map(|gate| Linear::read(path, gate)).transpose()?;
         if up.weight.cols() != down.weight.rows() {
             let (out, into) = (up.weight.cols(), down.weight.rows());
             return Err(format!("the first layer gives {out} numbers, the second takes {into}").into());
         }
-        Ok(Self { up, down, activation })
+        let shape = |linear: &Linear| (linear.weight.rows(), linear.weight.cols());
+        if let Some(gate) = &gate
+            && shape(gate) != shape(&up)
+        {
+            let ((k, n), (k_up, n_up)) = (shape(gate), shape(&up));
+            return Err(format!("the gate is {k} × {n}, the first layer {k_up} × {n_up}").into());
+        }
+        Ok(Self { up, gate, down, activation })
     }
 
-    /// Writes a file of made-up layers, `up` and `down`, as PyTorch would: weights out × in, uniform with the variance
-    /// that keeps activations as large as they were.
+    /// Writes a file of made-up layers, `up`, `gate` and `down`, as PyTorch would: weights out × in, uniform with the
+    /// variance that keeps activations as large as they were.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -105,12 +121,19 @@ impl Mlp {
             tensor("up.bias", 1, hidden, seed.wrapping_add(1))?,
             tensor("down.weight", width, hidden, seed.wrapping_add(2))?,
             tensor("down.bias", 1, width, seed.wrapping_add(3))?,
+            tensor("gate.weight", hidden, width, seed.wrapping_add(4))?,
+            tensor("gate.bias", 1, hidden, seed.wrapping_add(5))?,
         ];
         let mut file = BufWriter::new(File::create(path)?);
         Ok(io::write_tensors(&mut file, &tensors)?)
     }
 
-    /// Both layers pruned, on a device, for `rows` inputs.
+    /// Its layers: up, the gate if there is one, down.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Linear> {
+        [&self.up].into_iter().chain(&self.gate).chain([&self.down])
+    }
+
+    /// All layers pruned, on a device, for `rows` inputs.
     ///
     /// # Errors
     /// If there are no kernels, or too little memory.
@@ -119,15 +142,14 @@ impl Mlp {
         pattern: NmPattern,
         (device, precision, rows): (&Device, Precision, usize),
     ) -> Result<PrunedMlp> {
-        let weights = [self.up.pruned(pattern)?, self.down.pruned(pattern)?];
-        let plan = |weights| NmSpmm::builder(weights).precision(precision).rows(rows).build(device);
-        let bias = |linear: &Linear| DeviceBuffer::from_slice(device, &linear.bias);
-        Ok(PrunedMlp {
-            plans: [plan(&weights[0])?, plan(&weights[1])?],
-            biases: [bias(&self.up)?, bias(&self.down)?],
-            activations: [self.activation, Activation::Identity],
-            weights,
-        })
+        let layer = |linear: &Linear| -> Result<PrunedLinear> {
+            let weights = linear.pruned(pattern)?;
+            let plan = NmSpmm::builder(&weights).precision(precision).rows(rows).build(device)?;
+            Ok(PrunedLinear { plan, bias: DeviceBuffer::from_slice(device, &linear.bias)?, weights })
+        };
+        let gate = self.gate.as_ref().map(layer).transpose()?;
+        let (up, down) = (layer(&self.up)?, layer(&self.down)?);
+        Ok(PrunedMlp { up, gate, down, activation: self.activation })
     }
 
     /// The same layers with what pruning leaves of their weights, dense.
@@ -135,14 +157,16 @@ impl Mlp {
     /// # Errors
     /// If there is too little memory.
     pub(crate) fn as_pruned(&self, pruned: &PrunedMlp) -> Result<Self> {
-        let layer = |linear: &Linear, weights: &VectorNm<f32>| -> Result<Linear> {
+        let layer = |linear: &Linear, pruned: &PrunedLinear| -> Result<Linear> {
+            let weights = &pruned.weights;
             let (name, rows, cols) = (linear.weight.name(), weights.rows(), weights.cols());
             let weight = DenseTensor::new(name, rows, cols, weights.to_dense()?)?;
             Ok(Linear { weight, bias: linear.bias.clone() })
         };
-        let [up, down] = &pruned.weights;
-        let (up, down) = (layer(&self.up, up)?, layer(&self.down, down)?);
-        Ok(Self { up, down, activation: self.activation })
+        let gates = self.gate.as_ref().zip(pruned.gate.as_ref());
+        let gate = gates.map(|(linear, pruned)| layer(linear, pruned)).transpose()?;
+        let (up, down) = (layer(&self.up, &pruned.up)?, layer(&self.down, &pruned.down)?);
+        Ok(Self { up, gate, down, activation: self.activation })
     }
 
     /// The network with dense products in f32.
@@ -150,18 +174,42 @@ impl Mlp {
     /// # Errors
     /// If the device fails.
     pub(crate) fn forward(&self, gemm: &Gemm, x: &DeviceMatrix<f32>) -> Result<Vec<f32>> {
-        let hidden = self.up.forward(gemm, x, self.activation)?;
+        let hidden = match &self.gate {
+            None => self.up.forward(gemm, x, self.activation)?,
+            Some(gate) => {
+                let mut up = self.up.forward(gemm, x, Activation::Identity)?;
+                let gate = gate.forward(gemm, x, self.activation)?.download()?;
+                let product: Vec<f32> = up.download()?.iter().zip(gate).map(|(up, gate)| up * gate).collect();
+                up.copy_from(DenseRef::packed(&product, up.rows(), up.cols())?)?;
+                up
+            }
+        };
         Ok(self.down.forward(gemm, &hidden, Activation::Identity)?.download()?)
+    }
+}
+
+/// A linear layer with pruned weights, on a device.
+#[derive(Debug)]
+pub(crate) struct PrunedLinear {
+    pub(crate) weights: VectorNm<f32>,
+    pub(crate) plan: NmSpmmPlan,
+    bias: DeviceBuffer<f32>,
+}
+
+impl PrunedLinear {
+    /// What becomes of its sums.
+    fn epilogue(&self, activation: Activation, gated: bool) -> Epilogue<'_> {
+        Epilogue { bias: Some(&self.bias), activation, gated, ..Epilogue::default() }
     }
 }
 
 /// The network with pruned weights, on a device.
 #[derive(Debug)]
 pub(crate) struct PrunedMlp {
-    pub(crate) weights: [VectorNm<f32>; 2],
-    pub(crate) plans: [NmSpmmPlan; 2],
-    biases: [DeviceBuffer<f32>; 2],
-    activations: [Activation; 2],
+    pub(crate) up: PrunedLinear,
+    pub(crate) gate: Option<PrunedLinear>,
+    pub(crate) down: PrunedLinear,
+    activation: Activation,
 }
 
 impl PrunedMlp {
@@ -170,37 +218,67 @@ impl PrunedMlp {
     /// # Errors
     /// If there is too little memory.
     pub(crate) fn buffers<E: Element<Sum = f32>>(&self, x: DeviceMatrix<E>) -> Result<Buffers<E>> {
-        let zeros = |plan: &NmSpmmPlan| (x.device().clone(), x.rows(), plan.shape().1);
-        let [(device, rows, hidden), (_, _, out)] = [&self.plans[0], &self.plans[1]].map(zeros);
-        let hidden = DeviceMatrix::zeros(&device, rows, hidden)?;
-        Ok(Buffers { x, hidden, y: DeviceMatrix::zeros(&device, rows, out)? })
+        let (device, rows) = (x.device().clone(), x.rows());
+        let hidden = DeviceMatrix::zeros(&device, rows, self.up.plan.shape().1)?;
+        Ok(Buffers { x, hidden, y: DeviceMatrix::zeros(&device, rows, self.down.plan.shape().1)? })
     }
 
-    fn run(&self, layer: usize) -> Epilogue<'_> {
-        let (bias, activation) = (Some(&self.biases[layer]), self.activations[layer]);
-        Epilogue { bias, activation, ..Epilogue::default() }
+    /// What becomes of the sums of the first layer: where there is a gate, that has the activation.
+    fn of_up(&self) -> Epilogue<'_> {
+        let activation = if self.gate.is_some() { Activation::Identity } else { self.activation };
+        self.up.epilogue(activation, false)
     }
 
-    /// Both layers; on a GPU they are queued. What is between them has the type of the input.
+    /// All layers; on a GPU they are queued. What is between them has the type of the input: a gate multiplies it where
+    /// it is.
     ///
     /// # Errors
     /// If the shapes do not fit, or the device fails.
     pub(crate) fn forward<E: Element<Sum = f32>>(&self, buffers: &mut Buffers<E>) -> Result<()> {
-        self.plans[0].run_into(&self.run(0), &buffers.x, &mut buffers.hidden)?;
-        Ok(self.plans[1].run_into(&self.run(1), &buffers.hidden, &mut buffers.y)?)
+        let Buffers { x, hidden, y } = buffers;
+        self.up.plan.run_into(&self.of_up(), x, hidden)?;
+        if let Some(gate) = &self.gate {
+            gate.plan.run_into(&gate.epilogue(self.activation, true), x, hidden)?;
+        }
+        Ok(self.down.plan.run_into(&self.down.epilogue(Activation::Identity, false), hidden, y)?)
     }
 
-    /// Compares what each layer gave with an f64 product of what it got and the pruned weights.
+    /// Compares what each layer gives with an f64 product of what it gets and the pruned weights, and with a gate,
+    /// whose product is not kept, what is between the layers with the product of both, bit by bit.
     ///
     /// # Errors
-    /// If the device fails.
-    pub(crate) fn verify<E: Element<Sum = f32>>(&self, buffers: &Buffers<E>) -> Result<[Verification; 2]> {
+    /// If the device fails, or a bit differs.
+    pub(crate) fn verify<E: Element<Sum = f32>>(
+        &self,
+        buffers: &Buffers<E>,
+    ) -> Result<Vec<(&'static str, Verification)>> {
         let Buffers { x, hidden, y } = buffers;
-        let [up, down] = &self.weights;
-        Ok([
-            self.plans[0].verify(up, &self.run(0), x, hidden)?,
-            self.plans[1].verify(down, &self.run(1), hidden, y)?,
-        ])
+        let of_down = self.down.epilogue(Activation::Identity, false);
+        let down = ("down", self.down.plan.verify(&self.down.weights, &of_down, hidden, y)?);
+        let Some(gate) = &self.gate else {
+            return Ok(vec![("up", self.up.plan.verify(&self.up.weights, &self.of_up(), x, hidden)?), down]);
+        };
+        let mut up = DeviceMatrix::<E>::zeros(x.device(), hidden.rows(), hidden.cols())?;
+        let mut factors = DeviceMatrix::<f32>::zeros(x.device(), hidden.rows(), hidden.cols())?;
+        let of_gate = gate.epilogue(self.activation, false);
+        self.up.plan.run_into(&self.of_up(), x, &mut up)?;
+        gate.plan.run_into(&of_gate, x, &mut factors)?;
+        let all = vec![
+            ("up", self.up.plan.verify(&self.up.weights, &self.of_up(), x, &up)?),
+            ("gate", gate.plan.verify(&gate.weights, &of_gate, x, &factors)?),
+            down,
+        ];
+        let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+        for ((got, up), factor) in hidden.download()?.into_iter().zip(up.download()?).zip(factors.download()?)
+        {
+            let want = E::from_f32(factor * up.to_f32()).to_f32();
+            if bits(got.to_f32()) != bits(want) {
+                return Err(
+                    format!("{} between the layers, where {want} is the product", got.to_f32()).into()
+                );
+            }
+        }
+        Ok(all)
     }
 }
 

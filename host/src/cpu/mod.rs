@@ -115,7 +115,7 @@ pub(crate) fn spmm<B: Multiplied, C: Storage + Summed<In = B::In>>(
     B::multiply(a, (alpha, b), (beta, c));
 }
 
-/// `C ← act(α·A·B + β·C + bias)`, by way of sums for all of `C` where there is a bias or an activation.
+/// `C ← act(α·A·B + β·C + bias) [⊙ C]`, by way of sums for all of `C` where there is a bias, an activation or a gate.
 ///
 /// # Panics
 /// As [`spmm`].
@@ -141,7 +141,7 @@ pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
     Ok(())
 }
 
-/// `C ← act(sums + bias)`.
+/// `C ← act(sums + bias) [⊙ C]`.
 fn finish<C: Element>(run: &Epilogue<'_, C::Sum, [C::Sum]>, sums: &mut [C::Sum], mut c: DenseMut<'_, C>) {
     let bias = run.bias;
     let (cols, ld) = (c.cols(), c.ld().max(1));
@@ -150,7 +150,11 @@ fn finish<C: Element>(run: &Epilogue<'_, C::Sum, [C::Sum]>, sums: &mut [C::Sum],
             sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum = *sum + *bias);
         }
         run.activation.apply_to(sums);
-        C::round_row(sums, &mut c[..sums.len()]);
+        let c = &mut c[..sums.len()];
+        if run.gated {
+            sums.iter_mut().zip(&*c).for_each(|(sum, old)| *sum = *sum * C::Sum::from_f64(old.to_f64()));
+        }
+        C::round_row(sums, c);
     });
 }
 

@@ -83,11 +83,14 @@ pub enum NmError {
     NoPlaces,
     /// A result that cannot be verified.
     #[error(
-        "a result with beta = {beta} depends on what C held before, which is gone; verify a run with beta = 0"
+        "a result {} depends on what C held before, which is gone; verify a run with beta = 0 and no gate",
+        if *gated { "that is gated".to_owned() } else { format!("with beta = {beta}") }
     )]
     OldOutput {
         /// The factor of what `C` held.
         beta: f32,
+        /// Whether the result was multiplied by what `C` held.
+        gated: bool,
     },
     /// A row of a result that there is not.
     #[error("row {row} is beyond C, which has {rows} rows; they are counted from 0")]

@@ -54,7 +54,8 @@ pub enum SpmmError {
     },
     /// An activation that sums of the plan's precision do not have.
     #[error(
-        "activation {activation} is computed in f32, and a plan of precision {precision} sums in f64; apply it to the result, or choose precision f32"
+        "activation {activation} is computed in f32, and a plan of precision {precision} sums in f64; apply it to the \
+         result, or choose precision f32"
     )]
     NoActivation {
         /// The activation asked for.

@@ -133,6 +133,7 @@ impl GpuNm {
             beta: 0.0,
             bias: 0,
             activation: Activation::Identity,
+            gated: false,
         };
         self.kernels.prepare(on, &expected, budget)
     }

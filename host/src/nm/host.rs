@@ -19,7 +19,7 @@ pub(super) struct HostNm {
     layout: ActivationLayout,
 }
 
-/// What is done with a sum before it is stored: `act(α·sum + β·c + bias)`.
+/// What is done with a sum before it is stored: `act(α·sum + β·c + bias)`, and times `c` if it is gated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Finish<'a> {
     /// That of the run times that of the plan.
@@ -27,6 +27,7 @@ pub(super) struct Finish<'a> {
     pub(super) beta: f32,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) activation: Activation,
+    pub(super) gated: bool,
 }
 
 /// The rows of `C`, parts of which several threads write.
@@ -71,15 +72,15 @@ impl HostNm {
         sizes
     }
 
-    /// `C ← act(α·A·W + β·C + bias)` on the threads of the current rayon pool, for operands of checked shapes. The same
-    /// bits in every run, whatever the number of threads.
+    /// `C ← act(α·A·W + β·C + bias) [⊙ C]` on the threads of the current rayon pool, for operands of checked shapes.
+    /// The same bits in every run, whatever the number of threads.
     pub(super) fn run<E: Element, C: Element>(
         &self,
         epilogue: Finish<'_>,
         a: DenseRef<'_, E>,
         c: DenseMut<'_, C>,
     ) -> Result<(), OutOfMemory> {
-        let Finish { alpha, beta, bias, activation } = epilogue;
+        let Finish { alpha, beta, bias, activation, gated } = epilogue;
         let panels = Panels::new(a, self.layout == ActivationLayout::KMajor, self.precision)?;
         let (m, n, ld) = (c.rows(), c.cols(), c.ld());
         let rows = Rows { data: c.into_data().as_mut_ptr(), ld, borrow: PhantomData };
@@ -96,6 +97,9 @@ impl HostNm {
                 sums.iter_mut().zip(&bias[column..]).for_each(|(x, bias)| *x += bias);
             }
             activation.apply_to(sums);
+            if gated {
+                sums.iter_mut().zip(&*to).for_each(|(x, old)| *x *= old.to_f32());
+            }
             to.iter_mut().zip(&*sums).for_each(|(to, &x)| *to = C::from_f32(x));
         });
         Ok(())

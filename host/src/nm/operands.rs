@@ -30,6 +30,8 @@ pub(super) struct Operands {
     /// One f32 for each column of `C`; 0 if there is no bias.
     pub(super) bias: u64,
     pub(super) activation: Activation,
+    /// Whether the result is multiplied by what `C` held.
+    pub(super) gated: bool,
 }
 
 impl Operands {
@@ -47,7 +49,7 @@ impl Operands {
             ldc: self.ldc,
             alpha: Factor::new(self.alpha),
             beta: Factor::new(self.beta),
-            flags: Output::flags(self.output, self.activation.code(), vectors),
+            flags: Output::flags(self.output, self.activation.code(), vectors) | Output::gate(self.gated),
         }
     }
 }

@@ -25,7 +25,8 @@ use crate::plan::{
 };
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 
-/// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
+/// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias) [⊙ C]` on one device, as the
+/// [`Epilogue`] of a run says.
 ///
 /// Made by [`NmSpmm::builder`](super::NmSpmm::builder); runs any number of times, with any number of rows
 /// `m`.
@@ -153,7 +154,7 @@ impl NmSpmmPlan {
             return Ok(weights.run(self.epilogue(run, run.bias), a, c)?);
         }
         let a = DeviceMatrix::upload(&self.device, a)?;
-        let mut on_device = output_on(&self.device, c.as_ref(), run.beta)?;
+        let mut on_device = output_on(&self.device, c.as_ref(), run.reads_output())?;
         let bias = run.bias.map(|bias| DeviceBuffer::from_slice(&self.device, bias)).transpose()?;
         self.run_into(&run.with_bias(bias.as_ref()), &a, &mut on_device)?;
         Ok(on_device.download_into(c.reborrow())?)
@@ -281,6 +282,7 @@ impl NmSpmmPlan {
                     beta: run.beta,
                     bias: run.bias.map_or(0, DeviceSlice::address),
                     activation: run.activation,
+                    gated: run.gated,
                 };
                 let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
@@ -397,7 +399,8 @@ impl NmSpmmPlan {
     }
 
     fn epilogue<'a, B: ?Sized>(&self, run: &Epilogue<'_, f32, B>, bias: Option<&'a [f32]>) -> Finish<'a> {
-        Finish { alpha: run.alpha * self.scale, beta: run.beta, bias, activation: run.activation }
+        let Epilogue { alpha, beta, activation, gated, .. } = *run;
+        Finish { alpha: alpha * self.scale, beta, bias, activation, gated }
     }
 
     /// What the plan is, what it holds and what it cost to make.

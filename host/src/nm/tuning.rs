@@ -79,6 +79,7 @@ impl Scratch {
             beta: 0.0,
             bias: 0,
             activation: Activation::Identity,
+            gated: false,
         };
         Ok(Self { operands, n: sizes.n, _a: a, _c: c })
     }

@@ -19,23 +19,23 @@ use crate::plan::{
 
 /// Rows of `C` that go through the weights together, so that these come from memory once for all of them.
 const ROWS_AT_ONCE: usize = 8;
-/// The largest slope of the tanh form of GELU is 1.1290.
-const GELU_SLOPE: f64 = 1.13;
-/// What evaluating GELU in f32 may cost, in units of `2⁻²⁴·|x|`.
-const GELU_UNITS: f64 = 16.0;
+/// The largest slope of the tanh form of GELU is 1.1290, that of SiLU 1.0999.
+const CURVED_SLOPE: f64 = 1.13;
+/// What evaluating GELU or SiLU in f32 may cost, in units of `2⁻²⁴·|x|`.
+const CURVED_UNITS: f64 = 16.0;
 
 impl NmSpmmPlan {
-    /// Compares `c` with `act(α·scale·A·W + bias)` in f64 (β = 0), every element, on the host's threads.
+    /// Compares `c` with `act(α·scale·A·W + bias)` in f64 (β = 0, no gate), every element, on the host's threads.
     ///
     /// `weights` are those that the plan was built from. An element passes if
     ///
     /// ```text
-    /// |C − want| ≤ slope·(γ(w + 5)·S + tiny) + [GELU: 16·2⁻²⁴·|x|] + u_out·|want| + tiny_out
+    /// |C − want| ≤ slope·(γ(w + 5)·S + tiny) + [GELU, SiLU: 16·2⁻²⁴·|x|] + u_out·|want| + tiny_out
     /// S = |α·scale|·Σ|a·w| + |bias|,   γ(t) = t·u / (1 − t·u)
     /// ```
     ///
     /// with `A` and weights as the plan rounds them, `w` kept rows, `x` what the activation is applied to,
-    /// its largest slope (1; for GELU 1.13), `u = 2⁻²⁴` (`2⁻²³` on Tensor Cores), and `u_out`, `tiny_out` the
+    /// its largest slope (1; for GELU and SiLU 1.13), `u = 2⁻²⁴` (`2⁻²³` on Tensor Cores), and `u_out`, `tiny_out` the
     /// rounding of an f16 or bf16 `C`. Operands and result are copied from the device. It takes as long as
     /// the product on one thread in f64, divided by the threads.
     ///
@@ -44,7 +44,7 @@ impl NmSpmmPlan {
     ///
     /// # Errors
     /// - [`NmError::OtherWeights`] if `weights` have not the plan's sizes or pattern;
-    /// - [`NmError::OldOutput`] unless `run.beta` is 0: what `C` held before is gone;
+    /// - [`NmError::OldOutput`] if `run.beta` is not 0 or the run is gated: what `C` held before is gone;
     /// - those of [`run_into`](Self::run_into).
     ///
     /// # Examples
@@ -90,8 +90,8 @@ impl NmSpmmPlan {
         if found != expected {
             return Err(NmError::OtherWeights { found, expected });
         }
-        if run.beta != 0.0 {
-            return Err(NmError::OldOutput { beta: run.beta });
+        if run.reads_output() {
+            return Err(NmError::OldOutput { beta: run.beta, gated: run.gated });
         }
         let bias = run.bias.map(DeviceBuffer::view);
         self.check_operands(&run.with_bias(bias.as_ref()), a.view(), c.view())?;
@@ -206,7 +206,9 @@ impl<V: Value> Check<'_, V> {
         }
         let of_sum = gamma * scale + subnormal_error(roundings, unit) * (1.0 + self.factor.abs());
         let before_store = match self.activation {
-            Activation::Gelu => GELU_SLOPE * of_sum + GELU_UNITS * f64::from(UNIT_FMA) * x.abs(),
+            Activation::Gelu | Activation::Silu => {
+                CURVED_SLOPE * of_sum + CURVED_UNITS * f64::from(UNIT_FMA) * x.abs()
+            }
             Activation::Identity | Activation::Relu => of_sum,
         };
         let storing = Storing::of(C::PRECISION);
@@ -237,6 +239,7 @@ fn in_f64(activation: Activation, x: f64) -> f64 {
             let t = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
             x / (1.0 + (-2.0 * t).exp())
         }
+        Activation::Silu => x / (1.0 + (-x).exp()),
     }
 }
 

@@ -76,14 +76,14 @@ pub(crate) fn factor<T: Real, S: Real>(x: T) -> S {
     S::from_f64(x.to_f64())
 }
 
-/// `C` on the device, as a product finds it: zeros if nothing of what it held is kept.
+/// `C` on the device, as a product finds it: zeros unless it reads what `C` held.
 pub(crate) fn output_on<C: Element>(
     device: &Device,
     c: DenseRef<'_, C>,
-    beta: C::Sum,
+    is_read: bool,
 ) -> Result<DeviceMatrix<C>, PlanError> {
-    match beta == <C::Sum as Value>::ZERO {
-        true => DeviceMatrix::zeros(device, c.rows(), c.cols()),
-        false => DeviceMatrix::upload(device, c),
+    match is_read {
+        true => DeviceMatrix::upload(device, c),
+        false => DeviceMatrix::zeros(device, c.rows(), c.cols()),
     }
 }

@@ -1,7 +1,7 @@
 //! What the operands of a product must fit.
 
 use super::operands::{Finish, Operands};
-use crate::activation::{Activation, Epilogue};
+use crate::activation::Epilogue;
 use crate::device::{Device, Stream};
 use crate::element::Element;
 use crate::error::{PlanError, SpmmError};
@@ -53,7 +53,7 @@ impl Fit<'_> {
             check_shape("the bias", (1, bias.len()), (1, c.cols()))?;
             c.bytes().check_apart("C", "the bias", bias.bytes())?;
         }
-        if run.activation == Activation::Gelu && precision == Precision::F64 {
+        if run.activation.is_of_f32() && precision == Precision::F64 {
             return Err(SpmmError::NoActivation { activation: run.activation, precision });
         }
         Ok(())

@@ -39,6 +39,7 @@ pub(crate) struct Finish {
     /// One number for each column, in the type of the sums; 0 if there is none.
     bias: u64,
     activation: Activation,
+    gated: bool,
     c_type: OutputType,
 }
 
@@ -50,6 +51,7 @@ impl Finish {
             beta: kernel_factor(run.beta),
             bias: run.bias.map_or(0, DeviceSlice::address),
             activation: run.activation,
+            gated: run.gated,
             c_type: output_type::<C>(),
         }
     }
@@ -59,10 +61,11 @@ impl Finish {
         self.c_type == OutputType::Sums && !self.needs_stage()
     }
 
-    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation or
-    /// bf16.
+    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation, a gate
+    /// or bf16.
     pub(super) fn needs_stage(&self) -> bool {
-        self.bias != 0 || self.activation != Activation::Identity || self.c_type == OutputType::Bf16
+        let Self { bias, activation, gated, c_type, .. } = *self;
+        bias != 0 || activation != Activation::Identity || gated || c_type == OutputType::Bf16
     }
 }
 
@@ -87,7 +90,7 @@ impl Operands {
         workspace: Workspace,
     ) -> DenseOperands {
         let sum_bytes = precision.dtype().sum_bytes();
-        let Finish { alpha, beta, bias, activation, c_type } = self.finish;
+        let Finish { alpha, beta, bias, activation, gated, c_type } = self.finish;
         let c_bytes = u64::from(c_type.bytes(sum_bytes));
         let c = self.c + u64::from(first) * c_bytes;
         let bias = if bias == 0 { 0 } else { bias + u64::from(first) * u64::from(sum_bytes) };
@@ -105,7 +108,7 @@ impl Operands {
             m: u32::MAX, // parts know their rows
             n,
             ldc: self.ldc,
-            flags: Output::flags(c_type, activation.code(), vectors),
+            flags: Output::flags(c_type, activation.code(), vectors) | Output::gate(gated),
         };
         let dense = Dense {
             out,

@@ -125,7 +125,7 @@ impl SpmmPlan {
             return Ok(());
         }
         let b = DeviceMatrix::upload(&self.device, b)?;
-        let mut on_device = output_on(&self.device, c.as_ref(), beta)?;
+        let mut on_device = output_on(&self.device, c.as_ref(), beta != Value::ZERO)?;
         self.run_into(alpha, &b, beta, &mut on_device)?;
         Ok(on_device.download_into(c)?)
     }
@@ -229,7 +229,7 @@ impl SpmmPlan {
     /// # Errors
     /// - those of [`run_into`](Self::run_into); [`PlanError::OperandShape`] for a bias of another length,
     ///   [`PlanError::MemoryLimit`] if there is no room for the stage;
-    /// - [`SpmmError::NoActivation`] for GELU in f64.
+    /// - [`SpmmError::NoActivation`] for GELU or SiLU in f64.
     ///
     /// # Examples
     /// ```

@@ -125,7 +125,7 @@ impl MttkrpPlan {
         }
         let b = DeviceMatrix::upload(&self.device, b)?;
         let c = DeviceMatrix::upload(&self.device, c)?;
-        let mut on_device = output_on(&self.device, y.as_ref(), beta)?;
+        let mut on_device = output_on(&self.device, y.as_ref(), beta != Value::ZERO)?;
         self.run_into(alpha, [&b, &c], beta, &mut on_device)?;
         Ok(on_device.download_into(y)?)
     }

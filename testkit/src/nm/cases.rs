@@ -51,11 +51,12 @@ pub fn nm_patterns() -> Vec<NmPattern> {
     .to_vec()
 }
 
-/// Operands that turn with `at`: both layouts, padded and not, every pair of scalars, with and without bias.
+/// Operands that turn with `at`: both layouts, padded and not, every pair of scalars, with and without bias
+/// and gate.
 fn turning(at: usize, m: usize, values: Values) -> NmOperands {
     let activations = match values {
-        Values::Integers => [NmActivation::Identity, NmActivation::Relu],
-        Values::Reals => [NmActivation::Gelu, NmActivation::Identity],
+        Values::Integers => [NmActivation::Identity, NmActivation::Relu, NmActivation::Identity],
+        Values::Reals => [NmActivation::Gelu, NmActivation::Identity, NmActivation::Silu],
     };
     NmOperands {
         m,
@@ -64,7 +65,8 @@ fn turning(at: usize, m: usize, values: Values) -> NmOperands {
         scalars: SCALARS[at % 5],
         scale: [1.0, 1.0, 0.5, 4.0][at / 3 % 4],
         bias: at % 3 == 1,
-        activation: activations[at / 2 % 2],
+        activation: activations[at / 6 % 3],
+        gated: at % 7 == 2 || at % 11 == 2,
         values,
     }
 }
@@ -83,7 +85,7 @@ pub fn nm_edge_cases() -> Vec<NmCase> {
     cases
 }
 
-/// Real values in −1..1, scalars that round, and GELU.
+/// Real values in −1..1, scalars that round, GELU and SiLU.
 pub fn nm_value_cases() -> Vec<NmCase> {
     const ROUNDING: [(f32, f32); 4] = [(1.0, 0.0), (0.3, 0.0), (1.0, 0.7), (-1.7, 2.3)];
     let mut rng = SplitMix64::new(0x0f_7a1e);
@@ -117,6 +119,7 @@ pub fn nm_non_finite_cases() -> Vec<NmCase> {
             let operands = NmOperands {
                 scalars: (1.0, 0.0),
                 activation: NmActivation::Identity,
+                gated: false,
                 ..turning(i, 19, Values::Integers)
             };
             let mut case = NmCase::new(&format!("{special} in a column of A"), weights, operands, &mut rng);
@@ -177,12 +180,17 @@ mod tests {
         any("poison", &|case| case.a.iter().any(|x| x.is_infinite()));
         any("C as NaN", &|case| case.beta == 0.0 && case.c.iter().any(|x| x.is_nan()));
         for layout in [NmLayout::RowMajor, NmLayout::KMajor] {
-            for activation in [NmActivation::Identity, NmActivation::Relu, NmActivation::Gelu] {
+            for activation in
+                [NmActivation::Identity, NmActivation::Relu, NmActivation::Gelu, NmActivation::Silu]
+            {
                 for bias in [false, true] {
                     any("each epilogue", &|case| {
                         (case.layout, case.activation, case.bias.is_some()) == (layout, activation, bias)
                     });
                 }
+                any("each activation gated", &|case| {
+                    (case.layout, case.activation, case.gated) == (layout, activation, true)
+                });
             }
         }
     }

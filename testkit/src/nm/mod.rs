@@ -21,6 +21,15 @@ pub enum NmActivation {
     Relu,
     /// `½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
     Gelu,
+    /// `x / (1 + e⁻ˣ)`.
+    Silu,
+}
+
+impl NmActivation {
+    /// Whether its result is rounded, of whatever whole number.
+    pub const fn rounds(self) -> bool {
+        matches!(self, Self::Gelu | Self::Silu)
+    }
 }
 
 /// How the activations `A[m×k]` are stored.
@@ -49,15 +58,19 @@ pub struct NmOperands {
     pub bias: bool,
     /// What is applied in the end.
     pub activation: NmActivation,
+    /// Whether the result is multiplied by what `C` holds.
+    pub gated: bool,
     /// What the elements are.
     pub values: Values,
 }
 
-/// One product `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)`, with all it needs.
+/// One product `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)`, times what `C` holds if it is gated, with all it
+/// needs.
 ///
 /// `a` is stored as `layout` says with leading dimension `lda`, `c` row-major with leading dimension `ldc`; both end
-/// with the last element of their last row. What lies between is NaN in `a` and [`PADDING_MARK`] in `c`. If β = 0, the
-/// elements of `c` are NaN, which must not be read. Columns of `A` that no kept vector names hold NaN and infinities.
+/// with the last element of their last row. What lies between is NaN in `a` and [`PADDING_MARK`] in `c`. If β = 0
+/// and nothing is gated, the elements of `c` are NaN, which must not be read. Columns of `A` that no kept vector names
+/// hold NaN and infinities.
 #[derive(Debug, Clone)]
 pub struct NmCase {
     /// What is particular about it, and its sizes; unique in a table.
@@ -86,6 +99,8 @@ pub struct NmCase {
     pub bias: Option<Vec<f32>>,
     /// What is applied in the end.
     pub activation: NmActivation,
+    /// Whether the result is multiplied by what `C` holds.
+    pub gated: bool,
     /// Whether every sum is exact in f32 in any order, so that the result must equal the reference.
     pub exact: bool,
 }
@@ -96,8 +111,9 @@ impl NmCase {
     /// It is exact if the operands are [`Values::Integers`], as the values of `weights` must then be too, and the
     /// activation does not round.
     pub fn new(name: &str, weights: VectorNm<f32>, operands: NmOperands, rng: &mut SplitMix64) -> Self {
-        let NmOperands { m, layout, padding, scalars: (alpha, beta), scale, values, activation, .. } =
-            operands;
+        let NmOperands {
+            m, layout, padding, scalars: (alpha, beta), scale, values, activation, gated, ..
+        } = operands;
         let (k, n, pattern) = (weights.rows(), weights.cols(), weights.pattern());
         let (rows, cols) = stored(layout, m, k);
         let (lda, ldc) = (cols + padding, n + padding);
@@ -107,16 +123,18 @@ impl NmCase {
                 a[place(layout, lda, row, r)] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][i % 3];
             }
         }
-        let c =
-            row_major((m, n, ldc), PADDING_MARK, || if beta == 0.0 { f32::NAN } else { values.next(rng) });
+        let c = row_major((m, n, ldc), PADDING_MARK, || {
+            if beta == 0.0 && !gated { f32::NAN } else { values.next(rng) }
+        });
         let bias = operands.bias.then(|| (0..n).map(|_| values.next(rng)).collect());
         let name = format!(
             "{name}: {m} x {k} x {n}, {pattern}, {layout:?}, lda = {lda}, ldc = {ldc}, alpha = {alpha}, beta = {beta}, \
-             scale = {scale}, {}{activation:?}",
-            if operands.bias { "bias, " } else { "" }
+             scale = {scale}, {}{activation:?}{}",
+            if operands.bias { "bias, " } else { "" },
+            if gated { ", gated" } else { "" }
         );
-        let exact = values == Values::Integers && activation != NmActivation::Gelu;
-        Self { name, weights, m, layout, lda, ldc, alpha, beta, scale, a, c, bias, activation, exact }
+        let exact = values == Values::Integers && !activation.rounds();
+        Self { name, weights, m, layout, lda, ldc, alpha, beta, scale, a, c, bias, activation, gated, exact }
     }
 
     /// Rows of the weights, columns of `A`.
