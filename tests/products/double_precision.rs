@@ -295,15 +295,22 @@ fn fused<B: Element, C: Element<Sum = B::Sum>>(
     plan.run_into(number(1.0), &b, number(0.0), &mut sums).unwrap();
     let sums = sums.download().unwrap();
     let on_device = DeviceBuffer::from_slice(device, &bias).unwrap();
-    for (beta, gated) in [(0.0f32, false), (2.0, false), (0.0, true), (2.0, true)] {
+    let runs =
+        [(0.0f32, false, true), (2.0, false, true), (0.0, true, true), (2.0, true, true), (0.0, true, false)];
+    for (beta, gated, biased) in runs {
         let mut c = DeviceMatrix::upload(device, DenseRef::packed(&old, 50, n).unwrap()).unwrap();
         let (alpha, beta) = (number(0.25), number(beta));
-        plan.run_fused_into(&Epilogue { alpha, beta, bias: Some(&on_device), activation, gated }, &b, &mut c)
-            .unwrap();
+        plan.run_fused_into(
+            &Epilogue { alpha, beta, bias: biased.then_some(&on_device), activation, gated },
+            &b,
+            &mut c,
+        )
+        .unwrap();
         let got = c.download().unwrap();
         for (at, got) in got.into_iter().enumerate() {
             // Integers and halves: exact until the activation.
-            let x = 0.25 * sums[at].to_f64() + beta.to_f64() * old[at].to_f64() + bias[at % n].to_f64();
+            let bias = if biased { bias[at % n].to_f64() } else { 0.0 };
+            let x = 0.25 * sums[at].to_f64() + beta.to_f64() * old[at].to_f64() + bias;
             let want = match activation {
                 Activation::Identity => x,
                 Activation::Relu => x.max(0.0),

@@ -53,17 +53,20 @@ def _tensors_of(thing):
 
 
 class ByTensor:
-    """Things that belong to tensors as they are: found by storage, place and version, gone with the storage."""
+    """Things that belong to tensors as they are: found by storage, place and version, gone with the storage.
+
+    Those asked for with `as_is=False` belong to them whatever is written to them.
+    """
 
     def __init__(self, size=64):
         self.size, self.lock, self.things = size, threading.RLock(), OrderedDict()
         _of_processes.add(self)
 
-    def get(self, tensor, key, make):
+    def get(self, tensor, key, make, as_is=True):
         version = version_of(tensor)
         if version is None:
             return make()
-        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version, key)
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version if as_is else None, key)
         found = self.things.get(key)
         if found is not None and found[0]() is tensor.untyped_storage():
             with self.lock:
@@ -86,6 +89,12 @@ class ByTensor:
             while len(self.things) > self.size:
                 self.things.popitem(last=False)
         return made.thing
+
+    def forget(self, thing):
+        """Drops what was made."""
+        with self.lock:
+            for key in [key for key, (_, made) in self.things.items() if made.thing is thing]:
+                del self.things[key]
 
 
 def _forked():
