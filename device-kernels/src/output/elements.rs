@@ -31,19 +31,19 @@ pub trait Summed: Real {
     /// Elements of `C`; what is beyond the present ones is zero.
     ///
     /// # Safety
-    /// The obligations of [`Output`].
+    /// The obligations of [`Output`](super::Output).
     unsafe fn read<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [Self; W];
 
     /// Writes the present ones.
     ///
     /// # Safety
-    /// The obligations of [`Output`].
+    /// The obligations of [`Output`](super::Output).
     unsafe fn write<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [Self; W]);
 
     /// `factors[0]·sums + factors[1]·C`, written to the present elements.
     ///
     /// # Safety
-    /// The obligations of [`Output`].
+    /// The obligations of [`Output`](super::Output).
     unsafe fn store_linear<S: Simt, const W: usize>(
         s: &S,
         c: GlobalPtr<u32>,
@@ -52,7 +52,7 @@ pub trait Summed: Real {
         sums: [Self; W],
     );
 
-    /// [`Activate::Gelu`] of `x`, or [`Activate::Silu`]; plans of f64 have none, and their sums stay as they are.
+    /// GELU of `x`, or SiLU where `is_silu`; plans of f64 have neither, and their sums stay as they are.
     fn gelu_or_silu<S: Simt>(s: &S, x: Self, is_silu: bool) -> Self;
 }
 
