@@ -405,7 +405,7 @@ mod tests {
     fn bare(case: NmCase) -> NmCase {
         let (alpha, beta, scale, bias) = (1.0, 0.0, 1.0, None);
         let (ldc, activation) = (case.n(), windrow_testkit::NmActivation::Identity);
-        NmCase { alpha, beta, scale, bias, ldc, activation, ..case }
+        NmCase { alpha, beta, scale, bias, ldc, activation, gated: false, ..case }
     }
 
     fn check(unit: Unit) {
