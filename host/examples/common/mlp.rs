@@ -1,6 +1,6 @@
 //! A layer of many networks, with dense weights and with pruned ones: two linear ones with an activation between,
-//! `y = act(x·W₁ + b₁)·W₂ + b₂`, or, as in Llama and its like, a gated one first,
-//! `y = (act(x·W₃ + b₃) ⊙ (x·W₁ + b₁))·W₂ + b₂`.
+//! `y = act(x·U + b)·D + c`, or, as in Llama and its like, a gated one first,
+//! `y = (act(x·G + a) ⊙ (x·U + b))·D + c`: up, gate and down.
 
 use std::fs::File;
 use std::io::BufWriter;
