@@ -6,6 +6,7 @@ mod beyond_u32;
 mod common;
 mod determinism;
 mod device_csr;
+mod device_csr_streams;
 mod device_faults;
 mod device_groups;
 mod device_hybrids;

@@ -8,9 +8,11 @@
 //! with a sparse operand are alike in both types; kernels call them outside divergent branches, and the golden test of
 //! the PTX counts them.
 
+mod entry;
 mod intrinsics;
 mod memory;
 mod mma;
+mod numbers;
 mod warpgroup;
 
 use core::arch::{asm, nvptx};
@@ -442,148 +444,42 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     fn exp2(&self, x: f32) -> f32 {
-        let out: f32;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("ex2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
-        }
-        out
+        numbers::exp2(x)
     }
     #[inline(always)]
     fn log2(&self, x: f32) -> f32 {
-        let out: f32;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("lg2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
-        }
-        out
+        numbers::log2(x)
     }
     #[inline(always)]
     fn sqrt(&self, x: f32) -> f32 {
-        let out: f32;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("sqrt.rn.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
-        }
-        out
+        numbers::sqrt(x)
     }
     #[inline(always)]
     fn f16_to_f32(&self, bits: u16) -> f32 {
-        let out: f32;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("cvt.f32.f16 {0}, {1};", out(reg32) out, in(reg16) bits, options(pure, nomem, nostack));
-        }
-        out
+        numbers::f16_to_f32(bits)
     }
     #[inline(always)]
     fn f16x2_to_f32(&self, bits: u32) -> [f32; 2] {
-        let (low, high): (f32, f32);
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!(
-                "{{ .reg .b16 l, h; mov.b32 {{l, h}}, {2}; cvt.f32.f16 {0}, l; cvt.f32.f16 {1}, h; }}",
-                out(reg32) low, out(reg32) high, in(reg32) bits, options(pure, nomem, nostack)
-            );
-        }
-        [low, high]
+        numbers::f16x2_to_f32(bits)
     }
     #[inline(always)]
     fn f32_to_f16(&self, value: f32) -> u16 {
-        let out: u16;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
-        }
-        out
+        numbers::f32_to_f16(value)
     }
     #[inline(always)]
     fn f32_to_bf16(&self, value: f32) -> u16 {
-        let out: u16;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
-        }
-        out
+        numbers::f32_to_bf16(value)
     }
     #[inline(always)]
-    fn f32x2_to_f16x2(&self, [low, high]: [f32; 2]) -> u32 {
-        let out: u32;
-        // SAFETY: arithmetic on registers; no memory, no other lane. The first operand becomes the high half.
-        unsafe {
-            asm!("cvt.rn.f16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
-        }
-        out
+    fn f32x2_to_f16x2(&self, pair: [f32; 2]) -> u32 {
+        numbers::f32x2_to_f16x2(pair)
     }
     #[inline(always)]
-    fn f32x2_to_bf16x2(&self, [low, high]: [f32; 2]) -> u32 {
-        let out: u32;
-        // SAFETY: arithmetic on registers; no memory, no other lane. The first operand becomes the high half.
-        unsafe {
-            asm!("cvt.rn.bf16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
-        }
-        out
+    fn f32x2_to_bf16x2(&self, pair: [f32; 2]) -> u32 {
+        numbers::f32x2_to_bf16x2(pair)
     }
     #[inline(always)]
     fn f32_to_tf32(&self, value: f32) -> u32 {
-        let out: u32;
-        // SAFETY: arithmetic on registers; no memory, no other lane.
-        unsafe {
-            asm!("cvt.rna.tf32.f32 {0}, {1};", out(reg32) out, in(reg32) value, options(pure, nomem, nostack));
-        }
-        out
+        numbers::f32_to_tf32(value)
     }
-}
-
-/// Declares the block's dynamic shared memory, to which [`Simt`](crate::Simt)'s byte offsets refer; its size is
-/// the launch's. The crate that defines the entry points writes it once: a declaration in assembly
-/// belongs to the module that is compiled, so it cannot live in this crate.
-#[macro_export]
-macro_rules! declare_shared_memory {
-    () => {
-        // Patterns of mixed pieces begin at multiples of 1024 bytes.
-        #[cfg(target_feature = "sm_90a")]
-        core::arch::global_asm!(".extern .shared .align 1024 .b8 windrow_shared[];");
-        #[cfg(not(target_feature = "sm_90a"))]
-        core::arch::global_asm!(".extern .shared .align 128 .b8 windrow_shared[];");
-    };
-}
-
-/// The address of the params of the entry point with this name, in which it stands: of where the launch has put them,
-/// since the copy engine reads tensor maps there and in no copy.
-#[macro_export]
-macro_rules! address_of_params {
-    ($entry:ident) => {{
-        let address: u64;
-        // SAFETY: takes an address; no memory, no other lane. Params are named so in PTX.
-        unsafe {
-            core::arch::asm!(
-                concat!("cvta.param.u64 {0}, ", stringify!($entry), "_param_0;"),
-                out(reg64) address, options(pure, nomem, nostack)
-            );
-        }
-        address
-    }};
-}
-
-/// Programmatic dependent launch, from `sm_90` on: waits until the launch before has completed and its writes are
-/// visible. An entry that touches no memory before this lets the host allow a launch to begin as soon as the blocks
-/// of the one before have exited. For older architectures, and without the host's leave, it does nothing.
-///
-/// A macro, because only the crate that defines the entry points is compiled for its module's architecture.
-#[macro_export]
-macro_rules! await_launch_before {
-    () => {
-        #[cfg(target_feature = "sm_90")]
-        // SAFETY: only waits. Not marked `nomem`: no access moves before it.
-        unsafe {
-            core::arch::asm!("griddepcontrol.wait;", options(nostack));
-        }
-    };
-}
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: ends the kernel; no kernel reaches it, and the build refuses PTX that could.
-    unsafe { nvptx::trap() }
 }

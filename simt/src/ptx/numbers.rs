@@ -1,0 +1,106 @@
+//! Functions and conversions of numbers in registers.
+
+use core::arch::asm;
+
+#[inline(always)]
+pub(super) fn exp2(x: f32) -> f32 {
+    let out: f32;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("ex2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn log2(x: f32) -> f32 {
+    let out: f32;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("lg2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn sqrt(x: f32) -> f32 {
+    let out: f32;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("sqrt.rn.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn f16_to_f32(bits: u16) -> f32 {
+    let out: f32;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("cvt.f32.f16 {0}, {1};", out(reg32) out, in(reg16) bits, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn f16x2_to_f32(bits: u32) -> [f32; 2] {
+    let (low, high): (f32, f32);
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!(
+            "{{ .reg .b16 l, h; mov.b32 {{l, h}}, {2}; cvt.f32.f16 {0}, l; cvt.f32.f16 {1}, h; }}",
+            out(reg32) low, out(reg32) high, in(reg32) bits, options(pure, nomem, nostack)
+        );
+    }
+    [low, high]
+}
+
+#[inline(always)]
+pub(super) fn f32_to_f16(value: f32) -> u16 {
+    let out: u16;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn f32_to_bf16(value: f32) -> u16 {
+    let out: u16;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn f32x2_to_f16x2([low, high]: [f32; 2]) -> u32 {
+    let out: u32;
+    // SAFETY: arithmetic on registers; no memory, no other lane. The first operand becomes the high half.
+    unsafe {
+        asm!("cvt.rn.f16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn f32x2_to_bf16x2([low, high]: [f32; 2]) -> u32 {
+    let out: u32;
+    // SAFETY: arithmetic on registers; no memory, no other lane. The first operand becomes the high half.
+    unsafe {
+        asm!("cvt.rn.bf16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
+pub(super) fn f32_to_tf32(value: f32) -> u32 {
+    let out: u32;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("cvt.rna.tf32.f32 {0}, {1};", out(reg32) out, in(reg32) value, options(pure, nomem, nostack));
+    }
+    out
+}
