@@ -9,8 +9,9 @@
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
 //! - [`NmSparse`]: products in f16 and bf16 with two of each four rows kept, or one, on Hopper's sparse Tensor
 //!   Cores; these read row-major activations as they lie;
-//! - [`NmFewRows`]: products in f16 and bf16 of few rows of row-major activations, as fast as weights are read;
 //! - [`NmPacked`]: the same with two of each four rows kept in an order that each tile of columns has for itself;
+//! - [`NmKept`]: products in f16 and bf16 of long vectors, all columns of a tile in one, by warpgroups;
+//! - [`NmFewRows`]: products in f16 and bf16 of few rows of row-major activations, as fast as weights are read;
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
 //! - [`NmWeights`]: brings kept values that are on the GPU to where these read them;
@@ -20,16 +21,16 @@ mod combine;
 mod cuda_cores;
 mod few_rows;
 mod operand;
-mod sparse;
 mod stage;
 mod tensor_cores;
 #[cfg(test)]
 mod testing;
 mod tile;
+mod warpgroups;
 mod weights;
 
 pub use crate::output::{Activate, Output, OutputType};
-pub use crate::variant::NmTile;
+pub use crate::variant::{NmRows, NmTile};
 pub use combine::{NmCombine, NmCombineParams};
 pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
@@ -39,13 +40,14 @@ pub use few_rows::{
     NmFewRows, NmFewRowsParams, few_rows_metadata_at, few_rows_pick_index, few_rows_weight_index,
 };
 pub use operand::NmOperand;
-pub use sparse::{
-    Activations, NmPacked, NmPackedParams, NmSparse, NmSparseParams, Picked, RowMajor, SPARSE_COLUMNS,
-    SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_STAGE, SPARSE_VALUE_BYTES, Sparse, SparseElement,
-    SparseWork, packed_order_index, sparse_metadata_at, sparse_value_index,
-};
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{
     Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,
+};
+pub use warpgroups::{
+    Activations, NmKept, NmPacked, NmPickedParams, NmSparse, NmSparseParams, Picked, RUN_COLUMNS, RowMajor,
+    SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_VALUE_BYTES, STAGE_SLOTS, StageWeights, TwoOfFour,
+    WHOLE_VALUE_BYTES, WarpgroupElement, WarpgroupWork, Warpgroups, Whole, picked_order_index,
+    sparse_metadata_at, sparse_value_index, whole_value_index,
 };
 pub use weights::{NOT_KEPT, NmWeights, NmWeightsParams};

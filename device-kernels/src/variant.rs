@@ -151,14 +151,14 @@ pub enum Variant {
         /// Slots of a stage.
         slots: u32,
     },
-    /// [`crate::nm::Sparse`]: N:M products by sparse MMAs of warpgroups.
-    NmSparse {
+    /// [`crate::nm::Warpgroups`]: N:M products by MMAs of warpgroups.
+    NmWarpgroups {
         /// Type of activations and weights.
         dtype: Dtype,
         /// Rows and columns of a block.
         tile: NmTile,
-        /// Whether each tile of columns has its own order of the rows of the weights.
-        packed: bool,
+        /// Which rows of the weights a tile of columns multiplies.
+        rows: NmRows,
     },
     /// [`crate::nm::NmFewRows`]: N:M products of few rows, by MMAs whose rows are columns of `C`.
     NmFewRows {
@@ -389,6 +389,17 @@ pub enum Variant {
     },
     /// [`crate::gather_probe`]: measures the gather roofline.
     GatherProbe,
+}
+
+/// Which rows of N:M weights a tile of columns of `C` multiplies, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NmRows {
+    /// All as they come, of each four the two that are kept.
+    All,
+    /// Those of an order that the tile has for itself, of each four the two that are kept.
+    Ordered,
+    /// Those that all of its columns keep, which lie in one vector.
+    Kept,
 }
 
 /// The part of `C` that a block of an N:M product computes.

@@ -232,6 +232,7 @@ impl DeviceCosts {
                 "costs.nm_sparse_tensor_cores.gathered_bytes_per_ns",
                 nm_sparse_tensor_cores.gathered_bytes_per_ns,
             ),
+            ("costs.nm_sparse_tensor_cores.kept_bytes_per_ns", nm_sparse_tensor_cores.kept_bytes_per_ns),
             (
                 "costs.nm_sparse_tensor_cores.combine_bytes_per_ns",
                 nm_sparse_tensor_cores.combine_bytes_per_ns,

@@ -262,6 +262,34 @@ pub unsafe trait Simt {
         metadata: u32,
     );
 
+    /// Starts `sums ← sums + a·b` on 64 rows, f16 in, f32 sums (`wgmma.mma_async`, `m64nNk16`): `a` has 16 inner
+    /// elements in each of 64 rows, `b` in each of its `2·R` columns, where it lies
+    /// [transposed](crate::OperandLayout) if `TRANSPOSED` is 1 and not 0.
+    ///
+    /// Until a wait that covers the product's group, nothing writes its operands.
+    ///
+    /// # Safety
+    /// Collective of the warpgroup, with the same operands. They have been written, and either arrived by
+    /// [bulk copies](Simt::copy_bulk) or were [fenced off](Simt::copy_bulk_fence), by who stored them before the
+    /// barrier, or by all threads of the warpgroup behind it.
+    unsafe fn warpgroup_mma_f16<const TRANSPOSED: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+    );
+
+    /// [`warpgroup_mma_f16`](Simt::warpgroup_mma_f16), bf16 in.
+    ///
+    /// # Safety
+    /// As for [`warpgroup_mma_f16`](Simt::warpgroup_mma_f16).
+    unsafe fn warpgroup_mma_bf16<const TRANSPOSED: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+    );
+
     /// Closes the group of the products since the last commit (`wgmma.commit_group`).
     ///
     /// # Safety

@@ -235,6 +235,60 @@ fn ordered_rows_bf16() {
     ordered_rows(Precision::Bf16);
 }
 
+/// Every instance whose tiles lie in one vector, and multiply the rows that it keeps: on patterns that keep any share
+/// of the rows, activations of either layout, divided along `k` or not. What is dropped is not seen.
+fn kept_rows(precision: Precision) {
+    const PATTERNS: [((usize, usize), usize); 5] =
+        [((16, 32), 128), ((3, 7), 256), ((1, 32), 384), ((24, 32), 512), ((7, 8), 1024)];
+    let prefix = format!("nm_kept_{precision}_");
+    let (mut ran, mut divided, mut refused, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0, 0);
+    for (p, ((keep, group), l)) in PATTERNS.into_iter().enumerate() {
+        for i in 0..2 {
+            let m = [2, 65, 130, 257][(p + i) % 4];
+            let (k, n) = ([64, 131, 3000, 322][(p + i) % 4], [70, 300, 513, 260][(p + 3 * i) % 4]);
+            let case = Case::new((m, k, n), pattern(keep, group, l), layout(p + i));
+            for (at, entry) in entries(&prefix).enumerate() {
+                let builder = NmSpmm::builder(&case.weights).rows(m).precision(precision).layout(case.layout);
+                let builder = builder.kernel(entry);
+                cases += 1;
+                for device in kernel_devices(at + p) {
+                    if !runs_on(&device, entry) {
+                        continue;
+                    }
+                    // A tile of 256 columns reaches into more than one vector of 128 or 384.
+                    let plan = match builder.build(&device) {
+                        Err(NmError::NoKernel { .. } | NmError::NoTensorCores { .. }) if l % 256 > 0 => {
+                            refused += 1;
+                            continue;
+                        }
+                        plan => plan.unwrap(),
+                    };
+                    case.check(&plan);
+                    let report = plan.report();
+                    assert_eq!(report.algorithm, NmAlgorithm::TensorCores);
+                    assert!(report.packing_reason.ends_with("multiply the rows that it keeps"), "{report}");
+                    assert!(report.entries.contains(&entry), "{report}");
+                    divided += usize::from(report.entries.contains(&"nm_combine"));
+                    *ran.entry(entry).or_default() += 1;
+                }
+            }
+        }
+    }
+    report_missing_gpu(&format!("instances for {precision} whose tiles keep rows"), cases);
+    assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}");
+    assert!(ran.values().all(|&runs| runs >= 5) && refused > 0 && divided > 0, "{ran:?}, {refused} refused");
+}
+
+#[test]
+fn kept_rows_f16() {
+    kept_rows(Precision::F16);
+}
+
+#[test]
+fn kept_rows_bf16() {
+    kept_rows(Precision::Bf16);
+}
+
 /// Few columns and a long inner dimension: windows are divided into parts, whose sums another kernel adds up.
 #[test]
 fn few_rows_are_divided() {

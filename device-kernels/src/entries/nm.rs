@@ -1,7 +1,7 @@
 //! Entry points: products with N:M weights.
 
 use crate::element::{Bf16, F16, F32, Tf32};
-use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByMetadata, ByPicks, ByWarp, NmCombine, NmCudaCores, NmFewRows, NmPacked, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
+use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByMetadata, ByPicks, ByWarp, NmCombine, NmCudaCores, NmFewRows, NmKept, NmPacked, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
 
 entries! {
     Nm:
@@ -217,5 +217,29 @@ entries! {
     }
     nm_packed_bf16_64x128 {
         nm_packed_bf16_64x128 => NmPacked<Bf16, 1, 32, 8>,
+    }
+    nm_kept_f16_256x128 {
+        nm_kept_f16_256x128 => NmKept<F16, 1, 128, 4>,
+    }
+    nm_kept_f16_128x256 {
+        nm_kept_f16_128x256 => NmKept<F16, 2, 64, 4>,
+    }
+    nm_kept_f16_128x128 {
+        nm_kept_f16_128x128 => NmKept<F16, 1, 64, 6>,
+    }
+    nm_kept_f16_64x128 {
+        nm_kept_f16_64x128 => NmKept<F16, 1, 32, 8>,
+    }
+    nm_kept_bf16_256x128 {
+        nm_kept_bf16_256x128 => NmKept<Bf16, 1, 128, 4>,
+    }
+    nm_kept_bf16_128x256 {
+        nm_kept_bf16_128x256 => NmKept<Bf16, 2, 64, 4>,
+    }
+    nm_kept_bf16_128x128 {
+        nm_kept_bf16_128x128 => NmKept<Bf16, 1, 64, 6>,
+    }
+    nm_kept_bf16_64x128 {
+        nm_kept_bf16_64x128 => NmKept<Bf16, 1, 32, 8>,
     }
 }

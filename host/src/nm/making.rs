@@ -13,7 +13,7 @@ use super::placing::{GivenBits, GivenNumbers};
 use super::report::{NmBlock, NmReport};
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
-use super::{cuda_cores, few_rows, fragments, sparse, tensor_cores, tiles};
+use super::{cuda_cores, few_rows, fragments, tensor_cores, tiles, warpgroups};
 use crate::device::Runner;
 use crate::error::{DeviceError, FamilyError, NmError};
 use crate::num::{real, wide};
@@ -42,7 +42,7 @@ type Laid = Box<dyn Layout>;
 enum OnTensorCores {
     Dense(fragments::Choice),
     FewRows(few_rows::Choice),
-    Sparse(sparse::Candidate),
+    Warpgroups(warpgroups::Candidate),
 }
 
 impl OnTensorCores {
@@ -50,7 +50,7 @@ impl OnTensorCores {
         match self {
             Self::Dense(choice) => choice,
             Self::FewRows(choice) => choice,
-            Self::Sparse(candidate) => &candidate.choice,
+            Self::Warpgroups(candidate) => &candidate.choice,
         }
     }
 
@@ -59,7 +59,7 @@ impl OnTensorCores {
         match self {
             Self::Dense(_) => ReadAs::KMajor,
             Self::FewRows(_) => ReadAs::RowMajor,
-            Self::Sparse(candidate) => candidate.read_as(),
+            Self::Warpgroups(candidate) => candidate.choice.read_as(),
         }
     }
 
@@ -76,8 +76,8 @@ impl OnTensorCores {
             Self::FewRows(choice) => {
                 few_rows::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
             }
-            Self::Sparse(candidate) => {
-                sparse::Layout::new(weights, bits, candidate)?.map(|layout| Box::new(layout) as Laid)
+            Self::Warpgroups(candidate) => {
+                warpgroups::Layout::new(weights, bits, candidate)?.map(|layout| Box::new(layout) as Laid)
             }
         })
     }
@@ -174,21 +174,26 @@ impl<V: Sync> Making<'_, V> {
         // Unless they are asked for, what is not finite in a row of A that is dropped must not be seen.
         let is_asked = algorithm == NmAlgorithm::SparseTensorCores || self.options.kernel.is_some();
         let finite = self.options.finite_activations;
-        let exact = sparse::fills_two_of_four(sizes.pattern) || sparse::may_be_ordered(sizes.pattern);
+        let exact = warpgroups::fills_two_of_four(sizes.pattern) || warpgroups::may_be_ordered(sizes.pattern);
         let sparse = is_asked || algorithm == NmAlgorithm::Auto && (exact || finite);
         if sparse && self.sizes.inner > 0 {
             let any = finite || algorithm == NmAlgorithm::SparseTensorCores;
             let filler = if any { Filler::Any } else { Filler::Empty };
             let runs = |entry| {
-                let may_pay = is_asked || any || sparse::may_pay(entry, sizes.pattern);
+                let may_pay = is_asked || any || warpgroups::may_pay(entry, sizes.pattern);
                 may_pay && self.runner.machine.has(entry)
             };
-            let all = sparse::choices(precision, (sizes, capacity), (self.weights, filler), runs)?;
-            found.extend(all.into_iter().map(OnTensorCores::Sparse));
+            let all = warpgroups::sparse_choices(precision, (sizes, capacity), (self.weights, filler), runs)?;
+            found.extend(all.into_iter().map(OnTensorCores::Warpgroups));
         }
         if algorithm != NmAlgorithm::SparseTensorCores {
-            found
-                .extend(fragments::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::Dense));
+            let dense = fragments::choices(precision, sizes, capacity);
+            found.extend(dense.into_iter().map(OnTensorCores::Dense));
+            if sizes.kept_rows() > 0 {
+                let runs = |entry| self.runner.machine.has(entry);
+                let kept = warpgroups::kept_choices(precision, (sizes, capacity), runs);
+                found.extend(kept.into_iter().map(OnTensorCores::Warpgroups));
+            }
         }
         let of_few_rows = [algorithm != NmAlgorithm::SparseTensorCores, sparse];
         let all = few_rows::choices(precision, sizes, capacity, of_few_rows);
@@ -214,7 +219,7 @@ impl<V: Sync> Making<'_, V> {
         let l = self.sizes.pattern.l();
         if self.options.algorithm == NmAlgorithm::SparseTensorCores {
             let pattern = self.sizes.pattern;
-            return match (sparse::keeps_two_of_four(pattern), sparse::may_be_ordered(pattern)) {
+            return match (warpgroups::keeps_two_of_four(pattern), warpgroups::may_be_ordered(pattern)) {
                 (false, false) => "it keeps more than half of the rows".to_owned(),
                 (false, true) => "of four rows more than two may be kept, and orders of the rows in which that is not \
                                   so are for f16 and bf16, a GPU of compute capability 9.0, a driver for CUDA 12.2 or \

@@ -17,12 +17,12 @@ mod parts;
 mod placing;
 mod plan;
 mod report;
-mod sparse;
 mod staging;
 mod tensor_cores;
 mod tiles;
 mod tuning;
 mod verify;
+mod warpgroups;
 mod weights;
 mod workspace;
 

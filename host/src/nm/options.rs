@@ -45,7 +45,9 @@ pub enum NmAlgorithm {
     /// rounded to.
     CudaCores,
     /// Tensor Cores. f16, bf16 and tf32, for weights whose vectors are a multiple of 8 columns long or as long as
-    /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
+    /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory. On
+    /// compute capability 9.0 weights of f16 and bf16 whose vectors are a multiple of 128 columns long, or as long as
+    /// rows, are multiplied by warpgroups, whatever share of the rows they keep.
     TensorCores,
     /// Sparse Tensor Cores, which multiply as if two of each four rows were kept, by an instruction that reads nothing
     /// of the others. f16 and bf16:

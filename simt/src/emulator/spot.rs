@@ -48,6 +48,8 @@ pub enum Operation {
     WarpgroupFence,
     WarpgroupMmaSparseF16,
     WarpgroupMmaSparseBf16,
+    WarpgroupMmaF16,
+    WarpgroupMmaBf16,
     WarpgroupCommit,
     WarpgroupWait,
     WarpgroupFinish,
@@ -98,6 +100,8 @@ impl Operation {
             Self::WarpgroupFence => "warpgroup_fence",
             Self::WarpgroupMmaSparseF16 => "warpgroup_mma_sparse_f16",
             Self::WarpgroupMmaSparseBf16 => "warpgroup_mma_sparse_bf16",
+            Self::WarpgroupMmaF16 => "warpgroup_mma_f16",
+            Self::WarpgroupMmaBf16 => "warpgroup_mma_bf16",
             Self::WarpgroupCommit => "warpgroup_commit",
             Self::WarpgroupWait => "warpgroup_wait",
             Self::WarpgroupFinish => "warpgroup_finish",
@@ -113,7 +117,13 @@ impl Operation {
 
     /// Whether a whole warpgroup waits for it, and reads.
     pub(super) const fn is_by_warpgroup(self) -> bool {
-        matches!(self, Self::WarpgroupMmaSparseF16 | Self::WarpgroupMmaSparseBf16)
+        matches!(
+            self,
+            Self::WarpgroupMmaSparseF16
+                | Self::WarpgroupMmaSparseBf16
+                | Self::WarpgroupMmaF16
+                | Self::WarpgroupMmaBf16
+        )
     }
 
     /// Whether what it writes to shared memory needs a fence before the copy engine's proxy sees it: that of bulk

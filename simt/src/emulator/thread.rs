@@ -18,7 +18,7 @@ use crate::emulator::bulk::Pieces;
 use crate::emulator::mma;
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
-use crate::emulator::warpgroup::Call;
+use crate::emulator::warpgroup::{Call, Kept};
 use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums, valid_registers};
 use crate::{GlobalPtr, Simt, WARP, Word};
 
@@ -312,8 +312,8 @@ unsafe impl Simt for Thread<'_> {
         metadata: u32,
     ) {
         const { assert!(TRANSPOSED < 2, "yes or no") }
-        let (selector, transposed) = (SELECTOR, TRANSPOSED == 1);
-        let call = Call { a, b, metadata, selector, transposed, columns: WarpgroupSums::<R>::COLUMNS };
+        let kept = Some(Kept { metadata, selector: SELECTOR });
+        let call = Call { a, b, kept, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
         self.product(Operation::WarpgroupMmaSparseF16, sums, &call);
     }
 
@@ -326,9 +326,35 @@ unsafe impl Simt for Thread<'_> {
         metadata: u32,
     ) {
         const { assert!(TRANSPOSED < 2, "yes or no") }
-        let (selector, transposed) = (SELECTOR, TRANSPOSED == 1);
-        let call = Call { a, b, metadata, selector, transposed, columns: WarpgroupSums::<R>::COLUMNS };
+        let kept = Some(Kept { metadata, selector: SELECTOR });
+        let call = Call { a, b, kept, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
         self.product(Operation::WarpgroupMmaSparseBf16, sums, &call);
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_mma_f16<const TRANSPOSED: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+    ) {
+        const { assert!(TRANSPOSED < 2, "yes or no") }
+        let call =
+            Call { a, b, kept: None, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
+        self.product(Operation::WarpgroupMmaF16, sums, &call);
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_mma_bf16<const TRANSPOSED: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+    ) {
+        const { assert!(TRANSPOSED < 2, "yes or no") }
+        let call =
+            Call { a, b, kept: None, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
+        self.product(Operation::WarpgroupMmaBf16, sums, &call);
     }
 
     #[track_caller]

@@ -278,6 +278,28 @@ unsafe impl Simt for Ptx {
         unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, TRANSPOSED, R>(sums, operands, metadata) }
     }
     #[inline(always)]
+    unsafe fn warpgroup_mma_f16<const TRANSPOSED: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+    ) {
+        let operands = [a, b].map(warpgroup::descriptor);
+        // SAFETY: the caller's promise.
+        unsafe { warpgroup::mma_f16::<TRANSPOSED, R>(sums, operands) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_mma_bf16<const TRANSPOSED: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+    ) {
+        let operands = [a, b].map(warpgroup::descriptor);
+        // SAFETY: the caller's promise.
+        unsafe { warpgroup::mma_bf16::<TRANSPOSED, R>(sums, operands) }
+    }
+    #[inline(always)]
     unsafe fn warpgroup_commit(&self) {
         // SAFETY: all lanes are at this call, outside of divergent branches; it has no operands.
         unsafe { asm!("wgmma.commit_group.sync.aligned;", options(nostack)) }

@@ -18,8 +18,8 @@ pub(super) fn keep(word: &mut u32) {
     unsafe { asm!("/* {0} */", inout(reg32) * word, options(nostack)) }
 }
 
-/// A product, as many registers of whose sums as numbers are given are read and written.
-macro_rules! product {
+/// A product with a sparse operand, as many registers of whose sums as numbers are given are read and written.
+macro_rules! sparse {
     ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $metadata:expr, $selector:expr, $transposed:expr;
      $first:literal $(, $rest:literal)*) => {
         asm!(
@@ -31,6 +31,23 @@ macro_rules! product {
             inout(reg32) $sums[$first], $(inout(reg32) $sums[$rest],)*
             a = in(reg64) $a, b = in(reg64) $b, metadata = in(reg32) $metadata, selector = const $selector,
             transposed = const $transposed,
+            options(nostack)
+        )
+    };
+}
+
+/// The same of a product whose operands are both whole.
+macro_rules! whole {
+    ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $transposed:expr;
+     $first:literal $(, $rest:literal)*) => {
+        asm!(
+            concat!(
+                "{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.",
+                $types, " {{{", $first, "}", $(", {", $rest, "}",)*
+                "}}, {a}, {b}, p, 1, 1, 0, {transposed}; }}",
+            ),
+            inout(reg32) $sums[$first], $(inout(reg32) $sums[$rest],)*
+            a = in(reg64) $a, b = in(reg64) $b, transposed = const $transposed,
             options(nostack)
         )
     };
@@ -99,24 +116,42 @@ macro_rules! by_count {
     }};
 }
 
-/// `sums ← sums + a·b` of f16.
+/// `sums ← sums + a·b` of f16, of whose `a` two of four are kept.
 #[inline(always)]
 pub(super) unsafe fn mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
     [a, b]: [u64; 2],
     metadata: u32,
 ) {
-    by_count!(R, sums, product, "f16.f16", a, b, metadata, SELECTOR, TRANSPOSED);
+    by_count!(R, sums, sparse, "f16.f16", a, b, metadata, SELECTOR, TRANSPOSED);
 }
 
-/// `sums ← sums + a·b` of bf16.
+/// `sums ← sums + a·b` of bf16, likewise.
 #[inline(always)]
 pub(super) unsafe fn mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
     [a, b]: [u64; 2],
     metadata: u32,
 ) {
-    by_count!(R, sums, product, "bf16.bf16", a, b, metadata, SELECTOR, TRANSPOSED);
+    by_count!(R, sums, sparse, "bf16.bf16", a, b, metadata, SELECTOR, TRANSPOSED);
+}
+
+/// `sums ← sums + a·b` of f16.
+#[inline(always)]
+pub(super) unsafe fn mma_f16<const TRANSPOSED: u32, const R: usize>(
+    sums: &mut WarpgroupSums<R>,
+    [a, b]: [u64; 2],
+) {
+    by_count!(R, sums, whole, "f16.f16", a, b, TRANSPOSED);
+}
+
+/// `sums ← sums + a·b` of bf16.
+#[inline(always)]
+pub(super) unsafe fn mma_bf16<const TRANSPOSED: u32, const R: usize>(
+    sums: &mut WarpgroupSums<R>,
+    [a, b]: [u64; 2],
+) {
+    by_count!(R, sums, whole, "bf16.bf16", a, b, TRANSPOSED);
 }
 
 /// Waits for all products, and gives out their sums.

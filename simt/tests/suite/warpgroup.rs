@@ -178,6 +178,91 @@ fn products_of_a_transposed_operand() {
     checks!(88, 1, (176, 70), [0, 3], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
 }
 
+/// One product of 16 inner elements with operands that are both whole: A in core matrices, B in rows of 128 bytes, or
+/// transposed.
+fn check_whole<const R: usize, const TRANSPOSED: u32>(
+    convert: impl Fn(f32) -> u16,
+    product: impl Fn(&Thread<'_>, &mut WarpgroupSums<R>, [SharedOperand; 2]) + Sync,
+) {
+    let count = 2 * R;
+    let (of_a, of_b) =
+        (|row, inner| number(row * 16 + inner, 2741), |column, inner| number(column * 16 + inner, 3319));
+    let mut halves = vec![0u16; 1024];
+    for (row, inner) in (0..ROWS).flat_map(|row| (0..16).map(move |inner| (row, inner))) {
+        halves[row / 8 * 128 + inner / 8 * 64 + row % 8 * 8 + inner % 8] = convert(of_a(row, inner));
+    }
+    let b_at = 2048;
+    let b_bytes = if TRANSPOSED == 0 { count * 128 } else { 16 * 128 * count.div_ceil(64) };
+    halves.resize(1024 + b_bytes / 2, 0);
+    for (column, inner) in (0..count).flat_map(|column| (0..16).map(move |inner| (column, inner))) {
+        // Pieces of eight elements: of a column's inner elements, or of the columns of an inner element.
+        let (line, piece, at) = match TRANSPOSED {
+            0 => (column, inner / 8, inner % 8),
+            _ => (
+                inner / 8 * 8 * count.div_ceil(64) + column / 64 * 8 + inner % 8,
+                column % 64 / 8,
+                column % 8,
+            ),
+        };
+        halves[1024 + line * 64 + (piece ^ (line % 8)) * 8 + at] = convert(of_b(column, inner));
+    }
+    let words: Vec<u32> =
+        halves.chunks(2).map(|pair| u32::from(pair[0]) | u32::from(pair[1]) << 16).collect();
+    let eights = 1024 * u32::try_from(count.div_ceil(64)).unwrap();
+    let b = match TRANSPOSED {
+        0 => SharedOperand { at: b_at, layout: B },
+        _ => SharedOperand { at: b_at, layout: OperandLayout { inner_bytes: 1024, rows_bytes: eights, ..B } },
+    };
+    let bytes = u32::try_from(4 * words.len()).unwrap();
+    for schedule in Schedule::STANDARD {
+        let memory = Memory::new();
+        let given = memory.alloc_from(&words);
+        let out = memory.alloc_uninit::<f32>(ROWS * count);
+        let launch = Launch { grid: [1, 1], block_threads: WARPGROUP, shared_bytes: bytes + 16, schedule };
+        // SAFETY: the protocol is kept.
+        let ran = memory.launch(&launch, |t| unsafe {
+            if t.thread_idx() == 0 {
+                t.copy_bulk_begin(bytes, 1);
+                t.copy_bulk(0, given, bytes, bytes);
+                t.copy_bulk_commit(bytes, bytes);
+                t.copy_bulk_wait(bytes, 0);
+            }
+            t.sync_block();
+            let mut sums = WarpgroupSums::<R>::zeros();
+            t.warpgroup_fence();
+            product(t, &mut sums, [SharedOperand { at: 0, layout: A }, b]);
+            t.warpgroup_commit();
+            let (warp, lane) = (t.thread_idx() / 32, t.thread_idx() % 32);
+            for (i, sum) in (0..).zip(t.warpgroup_finish(sums)) {
+                let row = 16 * warp + lane / 4 + if i % 4 < 2 { 0 } else { 8 };
+                let column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+                t.store(out.at(row * u32::try_from(count).unwrap() + column), sum);
+            }
+        });
+        if let Err(violation) = ran {
+            panic!("{schedule:?}: {violation}");
+        }
+        let found = memory.read(out, ROWS * count).unwrap();
+        for (row, column) in (0..ROWS).flat_map(|row| (0..count).map(move |column| (row, column))) {
+            let expected: f32 = (0..16).map(|inner| of_a(row, inner) * of_b(column, inner)).sum();
+            assert_eq!(found[row * count + column], expected, "{schedule:?}: row {row}, column {column}");
+        }
+    }
+}
+
+#[test]
+fn products_of_whole_operands() {
+    let (f16, bf16) = (|x| f16::from_f32(x).to_bits(), |x| bf16::from_f32(x).to_bits());
+    // SAFETY: `check_whole` keeps the protocol.
+    check_whole::<32, 0>(f16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_f16::<0, _>(sums, a, b) });
+    // SAFETY: likewise.
+    check_whole::<88, 0>(bf16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_bf16::<0, _>(sums, a, b) });
+    // SAFETY: likewise.
+    check_whole::<128, 1>(f16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_f16::<1, _>(sums, a, b) });
+    // SAFETY: likewise.
+    check_whole::<96, 1>(bf16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_bf16::<1, _>(sums, a, b) });
+}
+
 /// What is outside of the matrix is zero, to the element.
 #[test]
 fn boxes_reach_beyond_their_matrix() {

@@ -5,7 +5,7 @@ use windrow_kernels::nm::{FEW_ROWS_DEPTH, FEW_ROWS_TURNS, FEW_ROWS_WARPS, NmFewR
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
 use crate::nm::model::{Capacity, Instance, Sizes};
-use crate::nm::sparse::keeps_two_of_four;
+use crate::nm::warpgroups::keeps_two_of_four;
 use crate::num::{index, narrow, real};
 use crate::options::Precision;
 
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::costs::DeviceCosts;
-    use crate::nm::{fragments, sparse};
+    use crate::nm::{fragments, warpgroups};
 
     /// That of an H100, whose memory is slower than the H200's.
     fn capacity() -> Capacity {
@@ -178,7 +178,8 @@ mod tests {
         ] {
             let sizes = sizes(m, n, inner, (2, 4, 1));
             let asked = (sizes, capacity());
-            let all = sparse::choices(Precision::F16, asked, (&weights, Filler::Any), |_| true).unwrap();
+            let all =
+                warpgroups::sparse_choices(Precision::F16, asked, (&weights, Filler::Any), |_| true).unwrap();
             let mut found: Vec<(f64, &str)> = Vec::new();
             let mut push = |instance: &dyn Instance| {
                 found.push((instance.least_cost(sizes, capacity()), instance.entry().name));

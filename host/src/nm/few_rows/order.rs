@@ -11,7 +11,7 @@ use windrow_kernels::nm::{
 use super::choice::Choice;
 use crate::cpu::each_chunk;
 use crate::nm::placing::{DeviceValues, Placement, strip};
-use crate::nm::sparse::{FOUR, Place, two_of_four};
+use crate::nm::warpgroups::{FOUR, Place, two_of_four};
 use crate::num::{index, narrow};
 
 /// Kept rows of a step, or places for them.

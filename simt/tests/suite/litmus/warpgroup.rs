@@ -327,3 +327,54 @@ fn other_warpgroups_are_ordered_by_barriers_alone() {
         );
     });
 }
+
+/// Products of operands that are both whole: they are read no further than their 16 inner elements, stay until all have
+/// waited, and stores are fenced off.
+#[test]
+fn whole_operands_have_the_same_rules() {
+    const WHOLE: u32 = 2 * B_AT;
+    let kernel = |t: &Thread<'_>, fenced: bool, over: Option<u32>| {
+        let thread = t.thread_idx();
+        let b = SharedOperand { at: B_AT, ..A };
+        // SAFETY: not safe with a fault, which is what the emulator is for.
+        unsafe {
+            for at in (thread * 16..WHOLE + 16).step_by(128 * 16) {
+                t.store_shared(at, [0x3c00_3c00u32; 4]);
+            }
+            if fenced {
+                t.copy_bulk_fence();
+            }
+            t.sync_block();
+            let mut sums = WarpgroupSums::<32>::zeros();
+            t.warpgroup_fence();
+            t.warpgroup_mma_f16::<0, _>(&mut sums, A, b);
+            t.warpgroup_commit();
+            if let (Some(at), 3) = (over, thread) {
+                t.store_shared(at, 0u32);
+            }
+            assert!(t.warpgroup_finish(sums) == [16.0; 32]);
+        }
+    };
+    let shape = ([1, 1], 128, WHOLE + 16);
+    for (fenced, over, fails) in
+        [(true, None, false), (true, Some(WHOLE), false), (true, Some(WHOLE - 4), true), (false, None, true)]
+    {
+        under_all_schedules(
+            shape,
+            nothing,
+            |t, ()| kernel(t, fenced, over),
+            |schedule, ran, _| match (fails, ran) {
+                (false, ran) => assert!(ran.is_ok(), "{schedule:?}: {ran:?}"),
+                (true, ran) => {
+                    let violation = ran.unwrap_err();
+                    let expected = if fenced {
+                        matches!(violation, Violation::OperandOverwritten { .. })
+                    } else {
+                        matches!(violation, Violation::NotFenced { .. })
+                    };
+                    assert!(expected, "{schedule:?}: {violation}");
+                }
+            },
+        );
+    }
+}

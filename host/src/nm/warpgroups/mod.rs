@@ -1,19 +1,21 @@
-//! Products with N:M weights on sparse Tensor Cores.
+//! Products with N:M weights of warpgroups, on Tensor Cores of compute capability 9.0.
 
 mod choice;
+mod kept;
 mod pack;
-
-use std::sync::Arc;
 
 use windrow_formats::memory::try_copy;
 use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
-use windrow_kernels::nm::{NmPackedParams, NmSparseParams, SPARSE_STAGE, SparseWork, packed_order_index};
-use windrow_preprocess::nm::Fours;
+use windrow_kernels::nm::{
+    NmPickedParams, NmRows, NmSparseParams, STAGE_SLOTS, WarpgroupWork, picked_order_index,
+};
 use windrow_simt::BoxedMatrix;
 
 pub(super) use choice::{
-    Candidate, Choice, choices, fills_two_of_four, keeps_two_of_four, may_be_ordered, may_pay,
+    Candidate, Choice, fills_two_of_four, keeps_two_of_four, kept_choices, may_be_ordered, may_pay,
+    sparse_choices,
 };
+use kept::KeptRows;
 use pack::Packing;
 pub(super) use pack::{FOUR, Place, two_of_four};
 
@@ -33,8 +35,6 @@ use crate::num::{index, narrow, wide};
 const SPAN: u32 = 16;
 /// Name of the array of rows in slots.
 const ORDER: &str = "rows";
-/// Kept rows of a stage, as many as the instruction has room for, and the rows that they are of.
-const STAGE: [u32; 2] = [32, 64];
 
 /// Weights laid out for one instance of the kernel.
 pub(super) struct Layout {
@@ -44,25 +44,41 @@ pub(super) struct Layout {
     stages: u32,
     /// (tiles of columns, stages, values and metadata)
     weights: LaidOut,
-    /// Which row is in which slot; none if they are as they come.
-    order: Option<Arc<Fours>>,
+    /// (tiles of columns, stages, 64): which row is in which slot; none if they are as they come.
+    order: Option<Vec<u32>>,
 }
 
 impl Layout {
-    /// Lays out the weights' values, if they are of f16 or bf16; in the candidate's order their pattern keeps two of
-    /// four rows at most.
+    /// Lays out the weights' values, if they are of f16 or bf16; with the candidate's rows their pattern keeps no more
+    /// than its instruction takes.
     pub(super) fn new<V: Sync>(
         weights: &VectorNm<V>,
         values: GivenBits<'_>,
         Candidate { choice, order }: Candidate,
     ) -> Result<Option<Self>, OutOfMemory> {
-        let packing = Packing::new(weights, choice.tile.columns, order.as_deref());
-        let (inner, stages) = (narrow(weights.rows()), narrow(packing.stages()));
-        let weights = match values {
-            GivenBits::OnHost(bits) => packing.weights(bits)?.map(LaidOut::OnHost),
-            GivenBits::OnDevice(given, dtype) => Some(LaidOut::Placed(packing.placement(given, dtype)?)),
+        let columns = choice.tile.columns;
+        let (inner, stages) = (narrow(weights.rows()), narrow(choice.stages));
+        let (laid_out, order) = match choice.rows {
+            NmRows::All | NmRows::Ordered => {
+                let packing = Packing::new(weights, columns, order.as_deref());
+                let laid_out = match values {
+                    GivenBits::OnHost(bits) => packing.weights(bits)?.map(LaidOut::OnHost),
+                    GivenBits::OnDevice(given, dtype) => {
+                        Some(LaidOut::Placed(packing.placement(given, dtype)?))
+                    }
+                };
+                (laid_out, order.map(|order| try_copy(order.rows(), ORDER)).transpose()?)
+            }
+            NmRows::Kept => {
+                let kept = KeptRows::new(weights, columns);
+                let laid_out = match values {
+                    GivenBits::OnHost(bits) => kept.weights(bits)?.map(LaidOut::OnHost),
+                    GivenBits::OnDevice(given, dtype) => Some(LaidOut::Placed(kept.placement(given, dtype)?)),
+                };
+                (laid_out, Some(kept.rows()?))
+            }
         };
-        Ok(weights.map(|weights| Self { choice, inner, stages, weights, order }))
+        Ok(laid_out.map(|weights| Self { choice, inner, stages, weights, order }))
     }
 }
 
@@ -72,23 +88,26 @@ impl super::algorithm::Layout for Layout {
     }
 
     fn algorithm(&self) -> NmAlgorithm {
-        NmAlgorithm::SparseTensorCores
+        match self.choice.rows {
+            NmRows::All | NmRows::Ordered => NmAlgorithm::SparseTensorCores,
+            NmRows::Kept => NmAlgorithm::TensorCores,
+        }
     }
 
     fn read_as(&self) -> ReadAs {
-        read_as(self.order.as_deref())
+        self.choice.read_as()
     }
 
     fn arrays(&self) -> Vec<(&'static str, u64)> {
         let mut arrays = self.weights.arrays();
-        arrays.extend(self.order.as_ref().map(|order| (ORDER, 4 * wide(order.rows().len()))));
+        arrays.extend(self.order.as_ref().map(|order| (ORDER, 4 * wide(order.len()))));
         arrays
     }
 
     fn upload(&self, Runner { device, machine }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {
         let Self { choice, inner, stages, weights, order } = self;
         let (weights, placed) = weights.upload(device)?;
-        Ok(Box::new(SparseNm {
+        Ok(Box::new(WarpgroupsNm {
             choice: *choice,
             resident: machine.resident_blocks(choice.entry)?.max(1) * machine.multiprocessors(),
             inner: *inner,
@@ -100,50 +119,59 @@ impl super::algorithm::Layout for Layout {
         }))
     }
 
+    /// The instruction for sparse operands has room for half of a stage's rows.
     fn stage(&self) -> [u32; 2] {
-        STAGE
+        match self.choice.rows {
+            NmRows::All | NmRows::Ordered => [STAGE_SLOTS / 2, STAGE_SLOTS],
+            NmRows::Kept => [STAGE_SLOTS; 2],
+        }
     }
 
     fn note_packing(&self, _: NmPacking, _: NmPattern, report: &mut NmReport) {
-        let Some(order) = &self.order else {
-            report.packing = NmPacking::Plain;
-            "sparse Tensor Cores pick columns of A themselves".clone_into(&mut report.packing_reason);
-            return;
+        let columns = self.choice.tile.columns;
+        let slots = f64::from(self.stages * STAGE_SLOTS);
+        (report.packing, report.packing_reason) = match self.choice.rows {
+            NmRows::All => (NmPacking::Plain, "sparse Tensor Cores pick columns of A themselves".to_owned()),
+            NmRows::Ordered => (
+                NmPacking::Packed,
+                format!(
+                    "every {columns} columns multiply the rows in an order in which two of four are kept: {:.3} slots \
+                     a row",
+                    slots / f64::from(self.inner)
+                ),
+            ),
+            NmRows::Kept => (
+                NmPacking::Packed,
+                format!("every {columns} columns lie in one vector, and multiply the rows that it keeps"),
+            ),
         };
-        report.packing = NmPacking::Packed;
-        let [slots, columns] = [narrow(order.slots()), self.choice.tile.columns];
-        report.packing_reason = format!(
-            "every {columns} columns multiply the rows in an order in which two of four are kept: {:.3} slots a row",
-            f64::from(slots) / f64::from(self.inner)
-        );
     }
 }
 
-/// How instances read activations: the rows of the weights are gathered in an order, if there is one.
-fn read_as(order: Option<&Fours>) -> ReadAs {
-    if order.is_some() { ReadAs::KMajor } else { ReadAs::RowMajor }
-}
-
-impl Candidate {
+impl Choice {
+    /// How the instance reads activations: where rows of the weights are picked, k-major.
     pub(super) fn read_as(&self) -> ReadAs {
-        read_as(self.order.as_deref())
+        match self.rows {
+            NmRows::All => ReadAs::RowMajor,
+            NmRows::Ordered | NmRows::Kept => ReadAs::KMajor,
+        }
     }
 }
 
 /// The rows in slots, stage by stage, as the kernel reads them.
-fn upload(device: &Device, order: &Fours) -> Result<DeviceBuffer<u32>, DeviceError> {
-    let mut rows = try_copy(order.rows(), ORDER)?;
-    let stage = index(u64::from(SPARSE_STAGE));
-    for (to, from) in rows.chunks_mut(stage).zip(order.rows().chunks(stage)) {
+fn upload(device: &Device, order: &[u32]) -> Result<DeviceBuffer<u32>, DeviceError> {
+    let mut rows = try_copy(order, ORDER)?;
+    let stage = index(u64::from(STAGE_SLOTS));
+    for (to, from) in rows.chunks_mut(stage).zip(order.chunks(stage)) {
         for (slot, &row) in (0..).zip(from) {
-            to[index(u64::from(packed_order_index(slot)))] = row;
+            to[index(u64::from(picked_order_index(slot)))] = row;
         }
     }
     DeviceBuffer::named(device, &rows, ORDER)
 }
 
 /// The weights in device memory.
-struct SparseNm {
+struct WarpgroupsNm {
     choice: Choice,
     /// Blocks that the machine runs at a time.
     resident: u32,
@@ -156,7 +184,7 @@ struct SparseNm {
     device: Device,
 }
 
-impl Weights for SparseNm {
+impl Weights for WarpgroupsNm {
     fn instance(&self) -> &dyn Instance {
         &self.choice
     }
@@ -178,7 +206,7 @@ impl Weights for SparseNm {
         let (m_tiles, n_tiles) = (run.output.m.div_ceil(tile.rows), run.output.n.div_ceil(tile.columns));
         // Far fewer than 2³², for no memory holds so large a C, nor so large parts of it.
         let items = narrow(index((u64::from(m_tiles) * u64::from(n_tiles)) << run.parts_log2));
-        let work = SparseWork {
+        let work = WarpgroupWork {
             output: run.output,
             part_elements: run.part_elements,
             weights: self.weights.pointer().cast(),
@@ -196,7 +224,7 @@ impl Weights for SparseNm {
         unsafe {
             if let Some(order) = &self.order {
                 let (a, order) = (run.a.a, order.pointer());
-                let params = NmPackedParams { a, order, lda: run.a.ld, padding: 0, work };
+                let params = NmPickedParams { a, order, lda: run.a.ld, padding: 0, work };
                 return launch(queue, entry, grid, &params);
             }
             let matrix = BoxedMatrix {

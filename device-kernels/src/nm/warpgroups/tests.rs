@@ -6,6 +6,7 @@ use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 
 use super::*;
 use crate::NO_ROW;
+use crate::element::{Bf16, F16};
 use crate::nm::testing::number;
 use crate::output::{Activate, Output, OutputType};
 use crate::real::Factor;
@@ -40,17 +41,17 @@ fn packed(
     keeps: impl Fn(u32, u32) -> bool,
     convert: impl Fn(f32) -> u16,
 ) -> Vec<u32> {
-    let (stages, tiles) = (rows.div_ceil(SPARSE_STAGE), case.n.div_ceil(runs * SPARSE_COLUMNS));
+    let (stages, tiles) = (rows.div_ceil(STAGE_SLOTS), case.n.div_ceil(runs * RUN_COLUMNS));
     let mut words = Vec::new();
     for (tile, stage) in (0..tiles).flat_map(|tile| (0..stages).map(move |stage| (tile, stage))) {
         let mut halves = vec![0u16; (runs * SPARSE_VALUE_BYTES / 2) as usize];
         let mut metadata = vec![0u32; (runs * SPARSE_METADATA_BYTES / 4) as usize];
-        for (run, of_run) in (0..runs).flat_map(|run| (0..SPARSE_COLUMNS).map(move |column| (run, column))) {
-            let column = (tile * runs + run) * SPARSE_COLUMNS + of_run;
-            for group in 0..SPARSE_STAGE / 4 {
+        for (run, of_run) in (0..runs).flat_map(|run| (0..RUN_COLUMNS).map(move |column| (run, column))) {
+            let column = (tile * runs + run) * RUN_COLUMNS + of_run;
+            for group in 0..STAGE_SLOTS / 4 {
                 let places = kept(column, stage * 16 + group);
                 for (i, place) in (0..).zip(places) {
-                    let row = stage * SPARSE_STAGE + group * 4 + place;
+                    let row = stage * STAGE_SLOTS + group * 4 + place;
                     if row < rows && column < case.n && keeps(tile, row) {
                         let at = run * SPARSE_VALUE_BYTES / 2 + sparse_value_index(of_run, group, i);
                         halves[at as usize] = convert(weight(row, column).unwrap());
@@ -68,17 +69,17 @@ fn packed(
 }
 
 /// Runs an instance under every schedule and compares each element of `C`, which is f32, with twice what is expected.
-fn check_as<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     (stages, weights): (u32, &[u32]),
-    params: impl Fn(&Memory, SparseWork) -> A::Params,
+    params: impl Fn(&Memory, WarpgroupWork) -> A::Params,
     expected: impl Fn(u32, u32) -> f32,
 ) where
     A::Params: Sync,
 {
-    type Kernel<A, E, const B: u32, const R: usize, const S: u32> = Sparse<A, E, B, R, S>;
+    type Kernel<A, W, const B: u32, const R: usize, const S: u32> = Warpgroups<A, W, B, R, S>;
     let Case { m, n, blocks, span, parts_log2, .. } = case;
-    let (rows, columns) = (Kernel::<A, E, BLOCKS, R, STAGES>::BM, Kernel::<A, E, BLOCKS, R, STAGES>::BN);
+    let (rows, columns) = (Kernel::<A, W, BLOCKS, R, STAGES>::BM, Kernel::<A, W, BLOCKS, R, STAGES>::BN);
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
         let ldc = n + 1;
@@ -86,7 +87,7 @@ fn check_as<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize,
         let c = memory.alloc_from(&vec![-7.0f32; (parts * m * ldc) as usize]);
         let (m_tiles, n_tiles) = (m.div_ceil(rows), n.div_ceil(columns));
         let items = (m_tiles * n_tiles) << parts_log2;
-        let work = SparseWork {
+        let work = WarpgroupWork {
             output: Output {
                 c: c.cast(),
                 bias: GlobalPtr::NULL,
@@ -109,12 +110,12 @@ fn check_as<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize,
         let params = params(&memory, work);
         let launch = Launch {
             grid: [blocks.min(items), 1],
-            block_threads: Kernel::<A, E, BLOCKS, R, STAGES>::BLOCK_THREADS,
-            shared_bytes: Kernel::<A, E, BLOCKS, R, STAGES>::SHARED_BYTES,
+            block_threads: Kernel::<A, W, BLOCKS, R, STAGES>::BLOCK_THREADS,
+            shared_bytes: Kernel::<A, W, BLOCKS, R, STAGES>::SHARED_BYTES,
             schedule,
         };
         // SAFETY: the parameters keep their obligations.
-        let ran = memory.launch(&launch, |s| unsafe { Kernel::<A, E, BLOCKS, R, STAGES>::run(s, &params) });
+        let ran = memory.launch(&launch, |s| unsafe { Kernel::<A, W, BLOCKS, R, STAGES>::run(s, &params) });
         ran.unwrap_or_else(|violation| panic!("{case:?}, {schedule:?}: {violation}"));
         let found = memory.read(c, (parts * m * ldc) as usize).unwrap();
         for at in 0..m * ldc {
@@ -130,7 +131,7 @@ fn check_as<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize,
 }
 
 /// An instance for row-major activations.
-fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+fn check<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
@@ -153,19 +154,24 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
     let expected = |row: u32, column: u32| {
         (0..k).filter_map(|inner| Some(number(row, inner, 3319) * weight(inner, column)?)).sum()
     };
-    check_as::<RowMajor, E, BLOCKS, R, STAGES>(case, (k.div_ceil(SPARSE_STAGE), &weights), params, expected);
+    check_as::<RowMajor, TwoOfFour<E>, BLOCKS, R, STAGES>(
+        case,
+        (k.div_ceil(STAGE_SLOTS), &weights),
+        params,
+        expected,
+    );
 }
 
 /// An instance for k-major activations, of which each tile of columns picks rows in an order of its own, with slots
 /// that have none; every third row is picked by nobody.
-fn check_picked<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+fn check_picked<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
     let Case { m, n, k, lda, .. } = case;
     let columns = NmPacked::<E, BLOCKS, R, STAGES>::BN;
-    let stages = (k + k / 9).div_ceil(SPARSE_STAGE);
-    let slots = stages * SPARSE_STAGE;
+    let stages = (k + k / 9).div_ceil(STAGE_SLOTS);
+    let slots = stages * STAGE_SLOTS;
     let row_of = |tile: u32, slot: u32| -> Option<u32> {
         let row = (slot * 7 + tile * 5) % k;
         (slot % 9 != 4 && slot < k && row % 3 != 1).then_some(row)
@@ -173,8 +179,8 @@ fn check_picked<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGE
     let tiles = n.div_ceil(columns);
     let mut order = vec![NO_ROW; (tiles * slots) as usize];
     for (tile, slot) in (0..tiles).flat_map(|tile| (0..slots).map(move |slot| (tile, slot))) {
-        let of_stage = packed_order_index(slot % SPARSE_STAGE);
-        let at = tile * slots + slot / SPARSE_STAGE * SPARSE_STAGE + of_stage;
+        let of_stage = picked_order_index(slot % STAGE_SLOTS);
+        let at = tile * slots + slot / STAGE_SLOTS * STAGE_SLOTS + of_stage;
         order[at as usize] = row_of(tile, slot).unwrap_or(NO_ROW);
     }
     let runs = NmPacked::<E, BLOCKS, R, STAGES>::RUNS;
@@ -186,7 +192,7 @@ fn check_picked<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGE
             _ => 0xffff,
         })
         .collect();
-    let params = |memory: &Memory, work| NmPackedParams {
+    let params = |memory: &Memory, work| NmPickedParams {
         a: memory.alloc_from(&activations).cast(),
         order: memory.alloc_from(&order),
         lda,
@@ -200,7 +206,59 @@ fn check_picked<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGE
         });
         products.sum()
     };
-    check_as::<Picked, E, BLOCKS, R, STAGES>(case, (stages, &weights), params, expected);
+    check_as::<Picked, TwoOfFour<E>, BLOCKS, R, STAGES>(case, (stages, &weights), params, expected);
+}
+
+/// An instance for k-major activations whose tiles keep some of their rows, each tile others: each row but every third
+/// one at most, in an order of the tile's, as many for all.
+fn check_kept<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    case: Case,
+    convert: impl Fn(f32) -> u16 + Copy,
+) {
+    let Case { m, n, k, lda, .. } = case;
+    let (columns, runs) = (NmKept::<E, BLOCKS, R, STAGES>::BN, NmKept::<E, BLOCKS, R, STAGES>::RUNS);
+    let (kept, tiles) = (k / 3, n.div_ceil(columns));
+    let row_of = |tile: u32, slot: u32| (slot < kept).then(|| (slot * 3 + tile % 2 + 1) % k);
+    let stages = kept.div_ceil(STAGE_SLOTS).max(1);
+    let slots = stages * STAGE_SLOTS;
+    let mut order = vec![NO_ROW; (tiles * slots) as usize];
+    let mut words = Vec::new();
+    for (tile, stage) in (0..tiles).flat_map(|tile| (0..stages).map(move |stage| (tile, stage))) {
+        let mut halves = vec![0u16; (runs * WHOLE_VALUE_BYTES / 2) as usize];
+        for slot in 0..STAGE_SLOTS {
+            let Some(row) = row_of(tile, stage * STAGE_SLOTS + slot) else { continue };
+            order[(tile * slots + stage * STAGE_SLOTS + picked_order_index(slot)) as usize] = row;
+            for column in (0..columns).filter(|column| tile * columns + column < n) {
+                let run = column / RUN_COLUMNS * WHOLE_VALUE_BYTES / 2;
+                let at = run + whole_value_index(column % RUN_COLUMNS, slot);
+                halves[at as usize] = convert(number(row, tile * columns + column, 2741));
+            }
+        }
+        words.extend(halves.chunks(2).map(|pair| u32::from(pair[0]) | u32::from(pair[1]) << 16));
+    }
+    // Neither what nobody keeps is seen, nor what lies between rows.
+    let is_kept = |row| (0..tiles).any(|tile| (0..kept).any(|slot| row_of(tile, slot) == Some(row)));
+    let activations: Vec<u16> = (0..k)
+        .flat_map(|row| {
+            let is_kept = is_kept(row);
+            (0..lda).map(move |column| match column < m && is_kept {
+                true => convert(number(column, row, 3319)),
+                false => 0xffff,
+            })
+        })
+        .collect();
+    let params = |memory: &Memory, work| NmPickedParams {
+        a: memory.alloc_from(&activations).cast(),
+        order: memory.alloc_from(&order),
+        lda,
+        padding: 0,
+        work,
+    };
+    let expected = |row: u32, column: u32| {
+        let rows = (0..kept).filter_map(|slot| row_of(column / columns, slot));
+        rows.map(|inner| number(row, inner, 3319) * number(inner, column, 2741)).sum()
+    };
+    check_as::<Picked, Whole<E>, BLOCKS, R, STAGES>(case, (stages, &words), params, expected);
 }
 
 fn to_f16(x: f32) -> u16 {
@@ -291,12 +349,31 @@ fn rows_that_are_picked() {
     );
 }
 
+/// Every instance whose tiles keep rows, likewise; and weights of which nothing is kept.
+#[test]
+fn rows_that_are_kept() {
+    let case = Case { m: 70, n: 200, k: 600, lda: 72, blocks: 3, span: 1, parts_log2: 0 };
+    check_kept::<F16, 1, 32, 8>(case, to_f16);
+    check_kept::<Bf16, 1, 32, 8>(Case { k: 2000, m: 65, n: 129, blocks: 1, span: 2, ..case }, to_bf16);
+    check_kept::<F16, 1, 32, 8>(Case { parts_log2: 2, blocks: 132, k: 900, ..case }, to_f16);
+    check_kept::<F16, 1, 32, 8>(Case { m: 9, k: 2, ..case }, to_f16);
+    check_kept::<F16, 1, 64, 6>(Case { m: 130, lda: 136, parts_log2: 1, ..case }, to_f16);
+    check_kept::<Bf16, 1, 64, 6>(Case { m: 3, n: 5, k: 10, lda: 8, ..case }, to_bf16);
+    check_kept::<F16, 1, 128, 4>(Case { m: 257, lda: 264, blocks: 1, ..case }, to_f16);
+    check_kept::<Bf16, 1, 128, 4>(Case { m: 250, lda: 256, k: 1300, ..case }, to_bf16);
+    check_kept::<F16, 2, 64, 4>(Case { m: 129, n: 257, lda: 136, ..case }, to_f16);
+    check_kept::<Bf16, 2, 64, 4>(
+        Case { m: 100, n: 300, lda: 104, blocks: 1, parts_log2: 1, ..case },
+        to_bf16,
+    );
+}
+
 /// No two kept values and no two groups share a place, and all places are taken.
 #[test]
 fn places_of_what_is_kept() {
     let mut values: Vec<u32> = Vec::new();
     let mut groups: Vec<u32> = Vec::new();
-    for (column, group) in (0..SPARSE_COLUMNS).flat_map(|column| (0..16).map(move |group| (column, group))) {
+    for (column, group) in (0..RUN_COLUMNS).flat_map(|column| (0..16).map(move |group| (column, group))) {
         values.extend([0, 1].map(|kept| sparse_value_index(column, group, kept)));
         let (word, bit) = sparse_metadata_at(column, group);
         groups.push(word * 8 + bit / 4);
@@ -305,13 +382,19 @@ fn places_of_what_is_kept() {
     groups.sort_unstable();
     assert!(values.into_iter().eq(0..SPARSE_VALUE_BYTES / 2));
     assert!(groups.into_iter().eq(0..SPARSE_METADATA_BYTES * 2));
+    let columns = 0..RUN_COLUMNS;
+    let mut whole: Vec<u32> = columns
+        .flat_map(|column| (0..STAGE_SLOTS).map(move |slot| whole_value_index(column, slot)))
+        .collect();
+    whole.sort_unstable();
+    assert!(whole.into_iter().eq(0..WHOLE_VALUE_BYTES / 2));
 }
 
 /// Tiles come once each, in whatever spans.
 #[test]
 fn every_tile_is_placed_once() {
     for (n_tiles, m_tiles, span) in [(1, 1, 1), (7, 3, 2), (16, 5, 16), (33, 2, 16)] {
-        let mut work: SparseWork = bytemuck::Zeroable::zeroed();
+        let mut work: WarpgroupWork = bytemuck::Zeroable::zeroed();
         (work.n_tiles, work.m_tiles, work.span) = (n_tiles, m_tiles, span);
         let mut tiles: Vec<_> = (0..n_tiles * m_tiles).map(|tile| work.place(tile)).collect();
         tiles.sort_unstable();

@@ -1,9 +1,11 @@
-//! Which instance a product on sparse Tensor Cores takes, and in which order of the rows.
+//! Which instance a product of warpgroups takes, and which rows of the weights it multiplies in which order.
 
 use std::sync::Arc;
 
 use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
-use windrow_kernels::nm::{NmTile, SPARSE_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_STAGE, SPARSE_VALUE_BYTES};
+use windrow_kernels::nm::{
+    NmRows, NmTile, RUN_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_VALUE_BYTES, STAGE_SLOTS, WHOLE_VALUE_BYTES,
+};
 use windrow_kernels::{ENTRIES, Entry, Variant};
 use windrow_preprocess::nm::{Filler, Fours};
 
@@ -16,11 +18,12 @@ use crate::options::Precision;
 pub(in crate::nm) struct Choice {
     pub(super) entry: &'static Entry,
     pub(super) tile: NmTile,
-    /// Stages that rows in an order take; none if they are multiplied as they come.
-    ordered_stages: Option<usize>,
+    pub(super) rows: NmRows,
+    /// Stages of 64 rows or slots.
+    pub(super) stages: usize,
 }
 
-/// An instance, and the order of the rows that it multiplies them in, if not as they come.
+/// An instance, and the order of the rows that it multiplies them in, if it has one.
 pub(in crate::nm) struct Candidate {
     pub(in crate::nm) choice: Choice,
     pub(super) order: Option<Arc<Fours>>,
@@ -49,69 +52,102 @@ pub(in crate::nm) fn may_be_ordered(pattern: NmPattern) -> bool {
 /// rows are kept, or its tiles reach into few vectors. Else it takes many slots, and long to find.
 pub(in crate::nm) fn may_pay(entry: &Entry, pattern: NmPattern) -> bool {
     match entry.variant {
-        Variant::NmSparse { tile, packed: true, .. } => {
+        Variant::NmWarpgroups { tile, rows: NmRows::Ordered, .. } => {
             2 * pattern.n() == pattern.m() || index(u64::from(tile.columns)) <= 2 * pattern.l()
         }
         _ => true,
     }
 }
 
-/// Every instance for the precision that the machine has shared memory for; none for patterns that keep more than the
-/// instruction takes in any order. Rows stay as they are where that serves, else each instance has an order for its
-/// tiles.
+/// Instances for the precision that the machine runs, with their tiles and which rows these multiply.
+fn instances(
+    precision: Precision,
+    capacity: Capacity,
+    runs: impl Fn(&'static Entry) -> bool,
+) -> impl Iterator<Item = (&'static Entry, NmTile, NmRows)> {
+    ENTRIES.iter().filter_map(move |entry| match entry.variant {
+        Variant::NmWarpgroups { dtype, tile, rows }
+            if dtype == precision.dtype() && capacity.runs(entry) && runs(entry) =>
+        {
+            Some((entry, tile, rows))
+        }
+        _ => None,
+    })
+}
+
+/// Stages of so many rows or slots.
+fn stages(rows: usize) -> usize {
+    rows.div_ceil(index(u64::from(STAGE_SLOTS)))
+}
+
+/// Every instance for sparse Tensor Cores; none for patterns that keep more than the instruction takes in any order.
+/// Rows stay as they are where that serves, else each instance has an order for its tiles.
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub(in crate::nm) fn choices<V: Sync>(
+pub(in crate::nm) fn sparse_choices<V: Sync>(
     precision: Precision,
     (sizes, capacity): (Sizes, Capacity),
     (weights, filler): (&VectorNm<V>, Filler),
     runs: impl Fn(&'static Entry) -> bool,
 ) -> Result<Vec<Candidate>, OutOfMemory> {
-    let is_ordered = match sizes.pattern {
-        pattern if keeps_two_of_four(pattern) => false,
-        pattern if may_be_ordered(pattern) => true,
+    let asked = match sizes.pattern {
+        pattern if keeps_two_of_four(pattern) => NmRows::All,
+        pattern if may_be_ordered(pattern) => NmRows::Ordered,
         _ => return Ok(Vec::new()),
     };
     let mut orders: Vec<(u32, Option<Arc<Fours>>)> = Vec::new();
     let mut found = Vec::new();
-    for entry in ENTRIES {
-        let Variant::NmSparse { dtype, tile, packed } = entry.variant else { continue };
-        if dtype != precision.dtype() || packed != is_ordered || !capacity.runs(entry) || !runs(entry) {
-            continue;
-        }
-        if !packed {
-            let choice = Choice { entry, tile, ordered_stages: None };
-            found.push(Candidate { choice, order: None });
+    for (entry, tile, rows) in instances(precision, capacity, runs).filter(|(.., rows)| *rows == asked) {
+        if asked == NmRows::All {
+            let stages = stages(index(u64::from(sizes.inner)));
+            found.push(Candidate { choice: Choice { entry, tile, rows, stages }, order: None });
             continue;
         }
         let order = match orders.iter().find(|(columns, _)| *columns == tile.columns) {
             Some((_, order)) => order.clone(),
             None => {
-                let [columns, stage] = [tile.columns, SPARSE_STAGE].map(|count| index(u64::from(count)));
+                let [columns, stage] = [tile.columns, STAGE_SLOTS].map(|count| index(u64::from(count)));
                 let order = Fours::new(weights, columns, stage, filler)?.map(Arc::new);
                 orders.push((tile.columns, order.clone()));
                 order
             }
         };
         if let Some(order) = order {
-            let stages = order.slots() / index(u64::from(SPARSE_STAGE));
-            let choice = Choice { entry, tile, ordered_stages: Some(stages) };
+            let choice = Choice { entry, tile, rows, stages: stages(order.slots()) };
             found.push(Candidate { choice, order: Some(order) });
         }
     }
     Ok(found)
 }
 
+/// Every instance that multiplies kept rows alone: those whose tiles lie in one vector.
+pub(in crate::nm) fn kept_choices(
+    precision: Precision,
+    (sizes, capacity): (Sizes, Capacity),
+    runs: impl Fn(&'static Entry) -> bool,
+) -> Vec<Candidate> {
+    let stages = stages(sizes.kept_rows());
+    let suit = |(_, tile, rows): &(_, NmTile, NmRows)| *rows == NmRows::Kept && sizes.suit(*tile);
+    let found = instances(precision, capacity, runs).filter(suit);
+    found
+        .map(|(entry, tile, rows)| Candidate { choice: Choice { entry, tile, rows, stages }, order: None })
+        .collect()
+}
+
 impl Choice {
     /// Bytes of the weights of a stage of a tile.
     fn weight_bytes(&self) -> f64 {
-        f64::from(self.tile.columns / SPARSE_COLUMNS * (SPARSE_VALUE_BYTES + SPARSE_METADATA_BYTES))
+        let of_run = match self.rows {
+            NmRows::All | NmRows::Ordered => SPARSE_VALUE_BYTES + SPARSE_METADATA_BYTES,
+            NmRows::Kept => WHOLE_VALUE_BYTES,
+        };
+        f64::from(self.tile.columns / RUN_COLUMNS * of_run)
     }
 
     /// Those with its activations.
     fn stage_bytes(&self) -> f64 {
-        f64::from(2 * SPARSE_STAGE * self.tile.rows) + self.weight_bytes()
+        f64::from(2 * STAGE_SLOTS * self.tile.rows) + self.weight_bytes()
     }
 }
 
@@ -124,8 +160,8 @@ impl Instance for Choice {
         self.tile
     }
 
-    fn stages(&self, sizes: Sizes) -> usize {
-        self.ordered_stages.unwrap_or_else(|| index(u64::from(sizes.inner.div_ceil(SPARSE_STAGE))))
+    fn stages(&self, _: Sizes) -> usize {
+        self.stages
     }
 
     fn most_parts_log2(&self) -> u32 {
@@ -140,13 +176,20 @@ impl Instance for Choice {
         let rounds = (tiles * f64::from(1 << parts_log2) / f64::from(capacity.multiprocessors)).ceil();
         let stages = f64::from(narrow(self.stages(sizes).div_ceil(1 << parts_log2)));
         let area = f64::from(rows) * f64::from(columns);
-        let multiplied = costs.stage_ns * f64::from(columns) / 128.0
-            + 2.0 * area * f64::from(SPARSE_STAGE) / costs.flop_per_ns;
-        let stage = match self.ordered_stages {
-            None => multiplied,
-            Some(_) => {
-                let gathered = costs.gathered_stage_ns + self.stage_bytes() / costs.gathered_bytes_per_ns;
-                gathered.max(multiplied)
+        // The instruction for sparse operands drops half of its operations.
+        let flop_per_ns = match self.rows {
+            NmRows::All | NmRows::Ordered => costs.flop_per_ns,
+            NmRows::Kept => costs.flop_per_ns / 2.0,
+        };
+        let multiplied =
+            costs.stage_ns * f64::from(columns) / 128.0 + 2.0 * area * f64::from(STAGE_SLOTS) / flop_per_ns;
+        let stage = match self.rows {
+            NmRows::All => multiplied,
+            NmRows::Ordered => {
+                multiplied.max(costs.gathered_stage_ns + self.stage_bytes() / costs.gathered_bytes_per_ns)
+            }
+            NmRows::Kept => {
+                multiplied.max(costs.kept_stage_ns + self.stage_bytes() / costs.kept_bytes_per_ns)
             }
         };
         let combine = match parts_log2 {

@@ -1,10 +1,14 @@
-//! Products with weights that keep two of each four rows, or one, on Hopper's sparse Tensor Cores; or that do so in
-//! some order of the rows.
+//! Products with N:M weights of warpgroups, on Hopper's Tensor Cores.
 //!
-//! The sparse operand of the instruction is its left one, so a block computes `Cᵀ = Wᵀ·Aᵀ`: two of four successive
-//! inner elements of a row of `Wᵀ` are kept, which is what the instruction wants of every such pattern, however long
-//! its vectors are. Where one of four is kept, a zero takes the other place: there, what of `A` is not finite reaches
-//! `C` though it was dropped. Two sorts of [`Activations`] are read so:
+//! A block computes `Cᵀ = Wᵀ·Aᵀ`, because a sparse operand of the instruction is its left one. What its weights are is
+//! one question, [`StageWeights`]:
+//!
+//! - [`TwoOfFour`]: two of four successive inner elements of a row of `Wᵀ` are kept, which is what the sparse
+//!   instruction wants of every such pattern, however long its vectors are. Where one of four is kept, a zero takes the
+//!   other place: there, what of `A` is not finite reaches `C` though it was dropped;
+//! - [`Whole`]: every row of a stage is kept in all columns of a tile, which lie in one vector.
+//!
+//! How its activations come is the other, [`Activations`]:
 //!
 //! - [`RowMajor`]: rows of `A` as they lie, by the copy engine; nothing is gathered;
 //! - [`Picked`]: columns of a k-major `A`, in an order that each tile of columns of `C` has for itself.
@@ -25,42 +29,41 @@
 //! multiplies has waited for the products of the stage before, in whose place copies may come, and the third warpgroup
 //! for the copies of the stage that comes next.
 
+mod element;
 mod feed;
 mod picked;
 mod row_major;
 #[cfg(test)]
 mod tests;
+mod weights;
 mod work;
 
 use core::marker::PhantomData;
 
-use windrow_simt::{OperandLayout, SharedOperand, Simt, Swizzle, WARP, WARPGROUP, WarpgroupSums};
+use windrow_simt::{SharedOperand, Simt, WARP, WARPGROUP, WarpgroupSums};
 
+pub use element::WarpgroupElement;
 pub use feed::Activations;
 use feed::Slot;
-pub use picked::{NmPackedParams, Picked, packed_order_index};
+pub use picked::{NmPickedParams, Picked, picked_order_index};
 pub use row_major::{NmSparseParams, RowMajor};
-pub use work::SparseWork;
+use weights::PRODUCT_BYTES;
+pub use weights::{
+    SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_VALUE_BYTES, StageWeights, TwoOfFour, WHOLE_VALUE_BYTES,
+    Whole, sparse_metadata_at, sparse_value_index, whole_value_index,
+};
+pub use work::WarpgroupWork;
 
 use crate::arch::Arch;
-use crate::element::{Bf16, Element, F16};
+use crate::element::Element;
 use crate::kernel::Kernel;
 use crate::unroll::{each, each4};
-use crate::variant::{NmTile, Variant};
+use crate::variant::{NmRows, NmTile, Variant};
 
 /// Inner elements of a stage, and rows of `W` in it.
-pub const SPARSE_STAGE: u32 = 64;
+pub const STAGE_SLOTS: u32 = 64;
 /// Columns of `C` that a warpgroup multiplies at once, the rows of the instruction.
-pub const SPARSE_COLUMNS: u32 = 64;
-/// Bytes of the kept values of a stage in so many columns.
-pub const SPARSE_VALUE_BYTES: u32 = 4096;
-/// Bytes of the metadata of a stage in so many columns.
-pub const SPARSE_METADATA_BYTES: u32 = 512;
-/// Metadata of a group that keeps its first two rows.
-pub const SPARSE_NEUTRAL: u32 = 0b01_00;
-
-/// Inner elements of an instruction.
-const STEP: u32 = 32;
+pub const RUN_COLUMNS: u32 = 64;
 /// Warpgroups of a block that multiply.
 const GROUPS: u32 = 2;
 /// Threads of a block: a third warpgroup brings what they multiply.
@@ -69,122 +72,44 @@ const THREADS: u32 = (GROUPS + 1) * WARPGROUP;
 const MAX_EIGHTS: usize = 4;
 const MAX_CHUNKS: usize = 11;
 /// Columns of `C` of a warp in a run.
-const WARP_COLUMNS: u32 = SPARSE_COLUMNS / 4;
+const WARP_COLUMNS: u32 = RUN_COLUMNS / 4;
 /// Words from one row of `C` to the next where a warp's sums are transposed: lanes that write find 32 different banks.
 const PITCH: u32 = WARP_COLUMNS + 4;
-/// Values of an instruction lie in core matrices: 128 bytes to the next along the inner dimension, 256 to the next
-/// eight columns of `C`.
-const VALUES: OperandLayout = OperandLayout { inner_bytes: 128, rows_bytes: 256, swizzle: Swizzle::None };
-
-/// Where the kept value `kept < 2` of group `group < 16` of column `column < 64` is among the values of a stage, in
-/// elements.
-#[must_use]
-pub const fn sparse_value_index(column: u32, group: u32, kept: u32) -> u32 {
-    let (step, inner) = (group / 8, group % 8 * 2 + kept);
-    step * (SPARSE_VALUE_BYTES / 4) + column / 8 * 128 + inner / 8 * 64 + column % 8 * 8 + inner % 8
-}
-
-/// The word of the metadata of a stage, and the number of its first bit, of group `group < 16` of column `column < 64`.
-/// Four bits there are the places of the two kept rows, `first | second << 2`.
-#[must_use]
-pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
-    let (step, in_step) = (group / 8, group % 8);
-    let thread = column / 16 * WARP + column % 8 * 4 + 2 * step + in_step / 4;
-    (thread, 4 * (column % 16 / 8 * 4 + in_step % 4))
-}
-
-/// An element type that the instruction takes.
-pub trait SparseElement: Element {
-    /// The product.
-    ///
-    /// # Safety
-    /// That of [`Simt::warpgroup_mma_sparse_f16`].
-    unsafe fn multiply<S: Simt, const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
-        s: &S,
-        sums: &mut WarpgroupSums<R>,
-        operands: [SharedOperand; 2],
-        metadata: u32,
-    );
-
-    /// That of a warp, `acc + a·b`.
-    ///
-    /// # Safety
-    /// That of [`Simt::mma_sparse_m16n8k32_f16`].
-    unsafe fn multiply_in_warp<S: Simt, const SELECTOR: u32>(
-        s: &S,
-        operands: [[u32; 4]; 2],
-        acc: [f32; 4],
-        metadata: u32,
-    ) -> [f32; 4];
-}
-
-impl SparseElement for F16 {
-    #[inline(always)]
-    unsafe fn multiply<S: Simt, const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
-        s: &S,
-        sums: &mut WarpgroupSums<R>,
-        [a, b]: [SharedOperand; 2],
-        metadata: u32,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, TRANSPOSED, R>(sums, a, b, metadata) }
-    }
-    #[inline(always)]
-    unsafe fn multiply_in_warp<S: Simt, const SELECTOR: u32>(
-        s: &S,
-        [a, b]: [[u32; 4]; 2],
-        acc: [f32; 4],
-        metadata: u32,
-    ) -> [f32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { s.mma_sparse_m16n8k32_f16::<SELECTOR>(a, b, acc, metadata) }
-    }
-}
-
-impl SparseElement for Bf16 {
-    #[inline(always)]
-    unsafe fn multiply<S: Simt, const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
-        s: &S,
-        sums: &mut WarpgroupSums<R>,
-        [a, b]: [SharedOperand; 2],
-        metadata: u32,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, TRANSPOSED, R>(sums, a, b, metadata) }
-    }
-    #[inline(always)]
-    unsafe fn multiply_in_warp<S: Simt, const SELECTOR: u32>(
-        s: &S,
-        [a, b]: [[u32; 4]; 2],
-        acc: [f32; 4],
-        metadata: u32,
-    ) -> [f32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { s.mma_sparse_m16n8k32_bf16::<SELECTOR>(a, b, acc, metadata) }
-    }
-}
-
 /// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; `STAGES`
 /// are in shared memory.
-pub struct Sparse<A, E, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<(A, E)>);
+pub struct Warpgroups<A, W, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<(A, W)>);
 
-/// [`Sparse`] of row-major activations.
+/// Row-major activations, two of each four rows of weights.
 pub type NmSparse<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Sparse<RowMajor, E, BLOCKS, R, STAGES>;
+    Warpgroups<RowMajor, TwoOfFour<E>, BLOCKS, R, STAGES>;
 
-/// [`Sparse`] of k-major activations, whose rows are picked in an order.
+/// K-major activations, whose rows are picked in an order in which weights keep two of each four.
 pub type NmPacked<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Sparse<Picked, E, BLOCKS, R, STAGES>;
+    Warpgroups<Picked, TwoOfFour<E>, BLOCKS, R, STAGES>;
 
-impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Kernel
-    for Sparse<A, E, BLOCKS, R, STAGES>
+/// K-major activations, of which the rows are picked that all columns of a tile keep, each of them in one vector.
+pub type NmKept<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
+    Warpgroups<Picked, Whole<E>, BLOCKS, R, STAGES>;
+
+impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32> Kernel
+    for Warpgroups<A, W, BLOCKS, R, STAGES>
 {
     type Params = A::Params;
     const FILE: &'static str = "nm";
-    const VARIANT: Variant = Variant::NmSparse {
-        dtype: E::DTYPE,
-        tile: NmTile { rows: Self::BM, columns: Self::BN, strip: SPARSE_COLUMNS },
-        packed: A::PACKED,
+    const VARIANT: Variant = Variant::NmWarpgroups {
+        dtype: W::Element::DTYPE,
+        tile: NmTile {
+            rows: Self::BM,
+            columns: Self::BN,
+            strip: if W::METADATA_BYTES > 0 { RUN_COLUMNS } else { Self::BN },
+        },
+        rows: if W::METADATA_BYTES == 0 {
+            NmRows::Kept
+        } else if A::PICKS {
+            NmRows::Ordered
+        } else {
+            NmRows::All
+        },
     };
     const BLOCK_THREADS: u32 = THREADS;
     const SHARED_BYTES: u32 = Self::COUNTERS + 8 * STAGES;
@@ -198,7 +123,7 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
         // meet in every barrier and product.
         unsafe {
             if s.thread_idx() / WARPGROUP == GROUPS {
-                A::feed::<S, E, BLOCKS, R, STAGES>(s, p);
+                A::feed::<S, W, BLOCKS, R, STAGES>(s, p);
             } else {
                 A::take_registers(s);
                 Self::multiply_tiles(s, A::work(p));
@@ -210,19 +135,19 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
 /// Sums of a thread: of the first 64 columns of its warpgroup, and of the second.
 type Sums<const R: usize> = (WarpgroupSums<R>, WarpgroupSums<R>);
 
-impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Sparse<A, E, BLOCKS, R, STAGES>
+impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
+    Warpgroups<A, W, BLOCKS, R, STAGES>
 {
     /// Rows of `C` of a tile.
     pub const BM: u32 = 2 * R as u32;
     /// Columns of `C` of a tile.
-    pub const BN: u32 = Self::RUNS * SPARSE_COLUMNS;
+    pub const BN: u32 = Self::RUNS * RUN_COLUMNS;
     /// Runs of 64 columns of a tile.
     const RUNS: u32 = GROUPS * BLOCKS;
     /// In a stage: the values, behind the rows of `A`; the metadata, behind the values; and its size in bytes.
-    const VALUES_AT: u32 = Self::BM * 2 * SPARSE_STAGE;
-    const METADATA_AT: u32 = Self::VALUES_AT + Self::RUNS * SPARSE_VALUE_BYTES;
-    const USED_BYTES: u32 = Self::METADATA_AT + Self::RUNS * SPARSE_METADATA_BYTES;
+    const VALUES_AT: u32 = Self::BM * 2 * STAGE_SLOTS;
+    const METADATA_AT: u32 = Self::VALUES_AT + Self::RUNS * W::VALUE_BYTES;
+    const USED_BYTES: u32 = Self::METADATA_AT + Self::RUNS * W::METADATA_BYTES;
     const STAGE_BYTES: u32 = Self::USED_BYTES.next_multiple_of(1024);
     /// Bytes of the weights of a stage.
     const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
@@ -243,6 +168,7 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
         );
         assert!(Self::CHUNK <= 8 * MAX_EIGHTS, "loops are unrolled so far");
         assert!(STAGES > 3, "one is multiplied, one has arrived, two are on their way");
+        assert!(W::PRODUCTS == 2 || W::PRODUCTS == 4, "products of a stage are written out");
     };
 
     /// The barrier at which those that multiply and the warpgroup that feeds them meet, from different places.
@@ -281,7 +207,7 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
 
     /// Multiplies and stores all items of a block.
     #[inline(always)]
-    unsafe fn multiply_tiles<S: Simt>(s: &S, work: &SparseWork) {
+    unsafe fn multiply_tiles<S: Simt>(s: &S, work: &WarpgroupWork) {
         // 1. Locate. The grid has no block without an item.
         let mut item = s.block_idx();
         // SAFETY: the obligations of the params, and the barriers of [`feed`](Activations::feed).
@@ -320,17 +246,20 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
         }
     }
 
-    /// The metadata of this warpgroup's columns.
+    /// The metadata of this warpgroup's columns, if weights have any.
     #[inline(always)]
     unsafe fn metadata<S: Simt>(s: &S, at: Slot) -> [u32; 2] {
+        if W::METADATA_BYTES == 0 {
+            return [0; 2];
+        }
         let group = s.thread_idx() / WARPGROUP;
         let from = at.number * Self::STAGE_BYTES
             + Self::METADATA_AT
-            + group * BLOCKS * SPARSE_METADATA_BYTES
+            + group * BLOCKS * W::METADATA_BYTES
             + s.thread_idx() % WARPGROUP * 4;
         // SAFETY: the stage has arrived.
         unsafe {
-            let second = if BLOCKS == 2 { s.load_shared(from + SPARSE_METADATA_BYTES) } else { 0 };
+            let second = if BLOCKS == 2 { s.load_shared(from + W::METADATA_BYTES) } else { 0 };
             [s.load_shared(from), second]
         }
     }
@@ -355,36 +284,48 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
 
     /// Starts the products of a stage, and closes their group.
     #[inline(always)]
-    unsafe fn multiply<S: Simt>(s: &S, (first, second): &mut Sums<R>, metadata: [u32; 2], at: Slot) {
+    unsafe fn multiply<S: Simt>(s: &S, sums: &mut Sums<R>, metadata: [u32; 2], at: Slot) {
         let slab = at.number * Self::STAGE_BYTES;
-        let group = s.thread_idx() / WARPGROUP;
-        let values = |block: u32, half: u32| SharedOperand {
-            at: slab
-                + Self::VALUES_AT
-                + (group * BLOCKS + block) * SPARSE_VALUE_BYTES
-                + half * (SPARSE_VALUE_BYTES / 2),
-            layout: VALUES,
-        };
-        let rows = |half: u32| A::operand(slab, half, Self::BM);
         // SAFETY: the stage has arrived by bulk copies and a barrier followed, and it stays until all have waited.
         unsafe {
             A::before_products(s);
             s.warpgroup_fence();
-            A::multiply::<S, E, 0, R>(s, first, [values(0, 0), rows(0)], metadata[0]);
-            if BLOCKS == 2 {
-                A::multiply::<S, E, 0, R>(s, second, [values(1, 0), rows(0)], metadata[1]);
-            }
-            A::multiply::<S, E, 1, R>(s, first, [values(0, 1), rows(1)], metadata[0]);
-            if BLOCKS == 2 {
-                A::multiply::<S, E, 1, R>(s, second, [values(1, 1), rows(1)], metadata[1]);
+            Self::product::<S, 0>(s, sums, metadata, slab);
+            Self::product::<S, 1>(s, sums, metadata, slab);
+            if W::PRODUCTS == 4 {
+                Self::product::<S, 2>(s, sums, metadata, slab);
+                Self::product::<S, 3>(s, sums, metadata, slab);
             }
             s.warpgroup_commit();
         }
     }
 
+    /// Starts one of a stage's products with each of this warpgroup's runs of columns.
+    #[inline(always)]
+    unsafe fn product<S: Simt, const PRODUCT: u32>(
+        s: &S,
+        (first, second): &mut Sums<R>,
+        metadata: [u32; 2],
+        slab: u32,
+    ) {
+        let group = s.thread_idx() / WARPGROUP;
+        let rows = A::operand(slab, PRODUCT * (STAGE_SLOTS / W::PRODUCTS), Self::BM);
+        let values = |block: u32| SharedOperand {
+            at: slab + Self::VALUES_AT + (group * BLOCKS + block) * W::VALUE_BYTES + PRODUCT * PRODUCT_BYTES,
+            layout: weights::VALUES,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            A::multiply::<S, W, PRODUCT, R>(s, first, [values(0), rows], metadata[0]);
+            if BLOCKS == 2 {
+                A::multiply::<S, W, PRODUCT, R>(s, second, [values(1), rows], metadata[1]);
+            }
+        }
+    }
+
     /// Brings sums to `C`, a chunk of rows of the 16 columns that a warp has of a run at a time.
     #[inline(always)]
-    unsafe fn store<S: Simt>(s: &S, work: &SparseWork, item: u32, sums: &[[f32; R]; 2]) {
+    unsafe fn store<S: Simt>(s: &S, work: &WarpgroupWork, item: u32, sums: &[[f32; R]; 2]) {
         let (n_tile, m_tile) = work.place(item >> work.parts_log2);
         let mut output = work.output;
         // More than one part only for f32.
@@ -397,7 +338,7 @@ impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const 
         let plain = output.is_plain();
         let mut block = 0;
         while block < BLOCKS {
-            let run = n_tile * Self::BN + (group * BLOCKS + block) * SPARSE_COLUMNS;
+            let run = n_tile * Self::BN + (group * BLOCKS + block) * RUN_COLUMNS;
             let first_column = run + s.warp() % 4 * WARP_COLUMNS;
             let column = first_column + lane % 4 * 4;
             let whole = plain && first_column + WARP_COLUMNS <= output.n;

@@ -6,7 +6,7 @@ use windrow_formats::memory::{try_filled, try_zeroed};
 use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_kernels::Dtype;
 use windrow_kernels::nm::{
-    NOT_KEPT, SPARSE_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_STAGE, SPARSE_VALUE_BYTES,
+    NOT_KEPT, RUN_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_VALUE_BYTES, STAGE_SLOTS,
     sparse_metadata_at, sparse_value_index,
 };
 use windrow_preprocess::nm::{Fours, NO_ROW};
@@ -19,11 +19,11 @@ use crate::plan::Bits;
 /// Rows of which two are kept.
 pub(in crate::nm) const FOUR: usize = 4;
 /// Fours of a stage.
-const FOURS: usize = SPARSE_STAGE as usize / FOUR;
+const FOURS: usize = STAGE_SLOTS as usize / FOUR;
 /// Places for kept rows of a stage.
 const DEPTH: usize = 2 * FOURS;
 /// Columns of a run, which a warpgroup multiplies at once.
-const RUN: usize = SPARSE_COLUMNS as usize;
+const RUN: usize = RUN_COLUMNS as usize;
 /// Values of a run in a stage, and words of its metadata.
 const VALUES: usize = SPARSE_VALUE_BYTES as usize / 2;
 const METADATA: usize = SPARSE_METADATA_BYTES as usize / 4;

@@ -20,7 +20,7 @@ use crate::output::Output;
 ///   2³², and the grid has as many blocks at most.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
-pub struct SparseWork {
+pub struct WarpgroupWork {
     /// The result, and what becomes of sums on their way to it; or the partial sums of part 0.
     pub output: Output,
     /// Elements of the output from one part to the next.
@@ -41,7 +41,7 @@ pub struct SparseWork {
     pub items: u32,
 }
 
-impl SparseWork {
+impl WarpgroupWork {
     /// The part that an item is.
     #[inline(always)]
     pub(super) fn part(&self, item: u32) -> u32 {

@@ -8,7 +8,7 @@ use windrow_simt::{
 };
 
 use super::feed::{Activations, Slot};
-use super::{GROUPS, NmSparse, SPARSE_STAGE, STEP, SparseElement, SparseWork};
+use super::{GROUPS, STAGE_SLOTS, StageWeights, WarpgroupWork, Warpgroups};
 
 /// Warps of the third warpgroup that start copies and wait for them, a stage each by turns: starting those of one stage
 /// and waiting for those of the next, one after the other, would take longer than multiplying.
@@ -37,7 +37,11 @@ impl Turn {
     }
 }
 
-/// Arguments of [`NmSparse`].
+/// The kernel that this is a part of.
+type Block<W, const BLOCKS: u32, const R: usize, const STAGES: u32> =
+    Warpgroups<RowMajor, W, BLOCKS, R, STAGES>;
+
+/// Arguments of [`NmSparse`](super::NmSparse).
 ///
 /// # Obligations
 /// `map` tells of `A`, `output.m` rows of 16-bit elements, with boxes of `BM` rows; and those of `work`.
@@ -47,7 +51,7 @@ pub struct NmSparseParams {
     /// Tells of the activations.
     pub map: TensorMap,
     /// What there is to do.
-    pub work: SparseWork,
+    pub work: WarpgroupWork,
 }
 
 /// Rows of `A` lie as the copy engine leaves them.
@@ -58,28 +62,28 @@ pub struct RowMajor;
 
 impl Activations for RowMajor {
     type Params = NmSparseParams;
-    const PACKED: bool = false;
+    const PICKS: bool = false;
     const ORDER_BYTES: u32 = 0;
 
     #[inline(always)]
-    fn work(params: &NmSparseParams) -> &SparseWork {
+    fn work(params: &NmSparseParams) -> &WarpgroupWork {
         &params.work
     }
 
     #[inline(always)]
-    fn operand(slab: u32, half: u32, _: u32) -> SharedOperand {
-        SharedOperand { at: slab + half * 2 * STEP, layout: ROWS }
+    fn operand(slab: u32, inner: u32, _: u32) -> SharedOperand {
+        SharedOperand { at: slab + 2 * inner, layout: ROWS }
     }
 
     #[inline(always)]
-    unsafe fn multiply<S: Simt, E: SparseElement, const SELECTOR: u32, const R: usize>(
+    unsafe fn multiply<S: Simt, W: StageWeights, const PRODUCT: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
         operands: [SharedOperand; 2],
         metadata: u32,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { E::multiply::<S, SELECTOR, 0, R>(s, sums, operands, metadata) }
+        unsafe { W::multiply::<S, PRODUCT, 0, R>(s, sums, operands, metadata) }
     }
 
     #[inline(always)]
@@ -92,7 +96,7 @@ impl Activations for RowMajor {
     }
 
     #[inline(always)]
-    unsafe fn feed<S: Simt, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
         s: &S,
         p: &NmSparseParams,
     ) {
@@ -102,13 +106,13 @@ impl Activations for RowMajor {
                 "who has just brought a stage need not wait for the next"
             )
         }
-        let meet_again = NmSparse::<E, BLOCKS, R, STAGES>::meet_again::<S>;
+        let meet_again = Block::<W, BLOCKS, R, STAGES>::meet_again::<S>;
         let mut item = s.block_idx();
         // SAFETY: the obligations of the params; as many barriers as `multiply_tiles` has.
         unsafe {
             s.warpgroup_give_registers::<40>();
-            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, item);
-            NmSparse::<E, BLOCKS, R, STAGES>::make_counters(s, feed.brings && feed.number == 0);
+            let mut feed = Feed::<W, BLOCKS, R, STAGES>::new(s, p, item);
+            Block::<W, BLOCKS, R, STAGES>::make_counters(s, feed.brings && feed.number == 0);
             meet_again(s); // RAW: counters made -> used
             feed.begin(s);
             let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
@@ -135,7 +139,7 @@ impl Activations for RowMajor {
 }
 
 /// What one of the feeders brings: every stage but those of the others, item after item.
-struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+struct Feed<'a, W, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     params: &'a NmSparseParams,
     /// Which feeder this is.
     number: u32,
@@ -151,11 +155,11 @@ struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     inner: u32,
     /// The weights of the item.
     weights: GlobalPtr<u32>,
-    element: PhantomData<E>,
+    form: PhantomData<W>,
 }
 
-impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Feed<'a, E, BLOCKS, R, STAGES>
+impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
+    Feed<'a, W, BLOCKS, R, STAGES>
 {
     #[inline(always)]
     fn new<S: Simt>(s: &S, params: &'a NmSparseParams, item: u32) -> Self {
@@ -171,7 +175,7 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
             row: 0,
             inner: 0,
             weights: params.work.weights,
-            element: PhantomData,
+            form: PhantomData,
         };
         feed.locate();
         feed.next_item(s);
@@ -188,10 +192,10 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
             return;
         }
         let (n_tile, m_tile) = p.work.place(self.item >> p.work.parts_log2);
-        self.row = m_tile * NmSparse::<E, BLOCKS, R, STAGES>::BM;
-        self.inner = begin * SPARSE_STAGE;
+        self.row = m_tile * Block::<W, BLOCKS, R, STAGES>::BM;
+        self.inner = begin * STAGE_SLOTS;
         let before = u64::from(n_tile) * u64::from(p.work.stages) + u64::from(begin);
-        let bytes = u64::from(NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES);
+        let bytes = u64::from(Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES);
         self.weights = p.work.weights.byte_add(before * bytes);
     }
 
@@ -223,11 +227,11 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         if !self.brings || self.item >= p.work.items {
             return;
         }
-        let to = self.slot * NmSparse::<E, BLOCKS, R, STAGES>::STAGE_BYTES;
-        let bytes = NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES;
-        let values_at = NmSparse::<E, BLOCKS, R, STAGES>::VALUES_AT;
-        let counter = NmSparse::<E, BLOCKS, R, STAGES>::counter(self.slot);
-        let at = [self.inner + self.stage * SPARSE_STAGE, self.row];
+        let to = self.slot * Block::<W, BLOCKS, R, STAGES>::STAGE_BYTES;
+        let bytes = Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES;
+        let values_at = Block::<W, BLOCKS, R, STAGES>::VALUES_AT;
+        let counter = Block::<W, BLOCKS, R, STAGES>::counter(self.slot);
+        let at = [self.inner + self.stage * STAGE_SLOTS, self.row];
         let weights = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
         // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
         unsafe {
@@ -246,7 +250,7 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
     unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot, feeder: u32) {
         if self.brings && self.number == feeder {
             // SAFETY: the stage was brought, and is the last that was in this slot.
-            unsafe { s.copy_bulk_wait(NmSparse::<E, BLOCKS, R, STAGES>::counter(at.number), at.round) }
+            unsafe { s.copy_bulk_wait(Block::<W, BLOCKS, R, STAGES>::counter(at.number), at.round) }
         }
     }
 }

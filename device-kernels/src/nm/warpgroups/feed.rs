@@ -3,28 +3,29 @@
 use bytemuck::Pod;
 use windrow_simt::{SharedOperand, Simt, WarpgroupSums};
 
-use super::{SparseElement, SparseWork};
+use super::{StageWeights, WarpgroupWork};
 
 /// How activations come to shared memory, and how they lie there.
 pub trait Activations {
     /// Arguments of the kernel.
     type Params: Pod;
-    /// Whether each tile of columns of `C` has its own order of the rows of `W`.
-    const PACKED: bool;
-    /// Bytes of the order of a stage's rows in shared memory, which come with another stage; a multiple of 16.
+    /// Whether each tile of columns of `C` picks rows of its own.
+    const PICKS: bool;
+    /// Bytes of the list of a stage's rows in shared memory, which come with another stage; a multiple of 16.
     const ORDER_BYTES: u32;
 
     /// What there is to do.
-    fn work(params: &Self::Params) -> &SparseWork;
+    fn work(params: &Self::Params) -> &WarpgroupWork;
 
-    /// Where the operand of half `half` of a stage is, of `rows` rows of `C`, if the stage begins at `slab`.
-    fn operand(slab: u32, half: u32, rows: u32) -> SharedOperand;
+    /// Where the operand of a stage from inner element `inner` on is, of `rows` rows of `C`, if the stage begins at
+    /// `slab`.
+    fn operand(slab: u32, inner: u32, rows: u32) -> SharedOperand;
 
     /// A product with that operand, as it lies.
     ///
     /// # Safety
     /// That of [`Simt::warpgroup_mma_sparse_f16`].
-    unsafe fn multiply<S: Simt, E: SparseElement, const SELECTOR: u32, const R: usize>(
+    unsafe fn multiply<S: Simt, W: StageWeights, const PRODUCT: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
         operands: [SharedOperand; 2],
@@ -50,7 +51,7 @@ pub trait Activations {
     ///
     /// # Safety
     /// The obligations of the params; every thread of the warpgroup is here.
-    unsafe fn feed<S: Simt, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
         s: &S,
         params: &Self::Params,
     );

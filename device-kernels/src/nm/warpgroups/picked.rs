@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, WARPGROUP, WarpgroupSums};
 
 use super::feed::{Activations, Slot};
-use super::{GROUPS, NmPacked, SPARSE_STAGE, SparseElement, SparseWork};
+use super::{GROUPS, STAGE_SLOTS, StageWeights, WarpgroupWork, Warpgroups};
 use crate::NO_ROW;
 use crate::unroll::each;
 
@@ -22,9 +22,9 @@ const EIGHT_BYTES: u32 = 8 * RUN_BYTES;
 const PIECES: u32 = 8;
 const AT_ONCE: u32 = WARPGROUP / PIECES;
 /// Slots of a stage that a thread copies pieces of.
-const TURNS: usize = (SPARSE_STAGE / AT_ONCE) as usize;
+const TURNS: usize = (STAGE_SLOTS / AT_ONCE) as usize;
 /// Bytes of the rows of a stage in an order.
-const ORDER_BYTES: u32 = 4 * SPARSE_STAGE;
+const ORDER_BYTES: u32 = 4 * STAGE_SLOTS;
 /// Bytes of a thread's.
 const THREAD_ORDER_BYTES: u32 = 4 * TURNS as u32;
 /// Runs of a tile, at most.
@@ -32,21 +32,25 @@ const MOST_RUNS: usize = 4;
 
 /// Where in the order of a stage the row of slot `slot < 64` is.
 #[must_use]
-pub const fn packed_order_index(slot: u32) -> u32 {
+pub const fn picked_order_index(slot: u32) -> u32 {
     slot % AT_ONCE * TURNS as u32 + slot / AT_ONCE
 }
 
-/// Arguments of [`NmPacked`].
+/// The kernel that this is a part of.
+type Block<W, const BLOCKS: u32, const R: usize, const STAGES: u32> =
+    Warpgroups<Picked, W, BLOCKS, R, STAGES>;
+
+/// Arguments of [`NmPacked`](super::NmPacked) and of [`NmKept`](super::NmKept).
 ///
 /// # Obligations
 /// - `a` is the k-major `A`: rows of 16-bit elements, `lda ≥ output.m` of them, a multiple of 8, 16-byte aligned, and
 ///   readable to the end of the 16 bytes that element `output.m - 1` is in; less than 2³² times 16 bytes in all;
 /// - `order` has for each tile of columns 64 rows of `A` a stage, for the slots that the weights are for, in the places
-///   that [`packed_order_index`] tells; in place of a row [`NO_ROW`] for zeros. 16-byte aligned;
+///   that [`picked_order_index`] tells; in place of a row [`NO_ROW`] for zeros. 16-byte aligned;
 /// - and those of `work`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
-pub struct NmPackedParams {
+pub struct NmPickedParams {
     /// The activations, k-major, 16-bit.
     pub a: GlobalPtr<u32>,
     /// (tiles of columns, stages, 64): which row is in a slot, those of one thread after each other.
@@ -56,39 +60,39 @@ pub struct NmPackedParams {
     /// Not read, and zero.
     pub padding: u32,
     /// What there is to do.
-    pub work: SparseWork,
+    pub work: WarpgroupWork,
 }
 
 /// K-major activations, whose rows are picked.
 pub struct Picked;
 
 impl Activations for Picked {
-    type Params = NmPackedParams;
-    const PACKED: bool = true;
+    type Params = NmPickedParams;
+    const PICKS: bool = true;
     const ORDER_BYTES: u32 = ORDER_BYTES;
 
     #[inline(always)]
-    fn work(params: &NmPackedParams) -> &SparseWork {
+    fn work(params: &NmPickedParams) -> &WarpgroupWork {
         &params.work
     }
 
     /// Patterns of eight slots and 64 rows of `C` follow one another, those of the same slots first.
     #[inline(always)]
-    fn operand(slab: u32, half: u32, rows: u32) -> SharedOperand {
+    fn operand(slab: u32, inner: u32, rows: u32) -> SharedOperand {
         let rows_bytes = rows / RUN * EIGHT_BYTES;
         let layout = OperandLayout { inner_bytes: EIGHT_BYTES, rows_bytes, swizzle: Swizzle::Bytes128 };
-        SharedOperand { at: slab + half * (SPARSE_STAGE / 16) * rows_bytes, layout }
+        SharedOperand { at: slab + inner / 8 * rows_bytes, layout }
     }
 
     #[inline(always)]
-    unsafe fn multiply<S: Simt, E: SparseElement, const SELECTOR: u32, const R: usize>(
+    unsafe fn multiply<S: Simt, W: StageWeights, const PRODUCT: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
         operands: [SharedOperand; 2],
         metadata: u32,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { E::multiply::<S, SELECTOR, 1, R>(s, sums, operands, metadata) }
+        unsafe { W::multiply::<S, PRODUCT, 1, R>(s, sums, operands, metadata) }
     }
 
     #[inline(always)]
@@ -104,19 +108,19 @@ impl Activations for Picked {
     }
 
     #[inline(always)]
-    unsafe fn feed<S: Simt, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
         s: &S,
-        p: &NmPackedParams,
+        p: &NmPickedParams,
     ) {
-        let meet_again = NmPacked::<E, BLOCKS, R, STAGES>::meet_again::<S>;
+        let meet_again = Block::<W, BLOCKS, R, STAGES>::meet_again::<S>;
         let mut item = s.block_idx();
         // SAFETY: the obligations of the params; as many barriers as `multiply_tiles` has. Each bringing closes a group
         // of this thread's copies, even if nothing is left to bring, so that groups can be counted: when stage `t + 1`
         // is waited for, `t + STAGES - 1` were closed, of which the first `t + 2` must have come.
         unsafe {
             s.warpgroup_give_registers::<40>();
-            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, item);
-            NmPacked::<E, BLOCKS, R, STAGES>::make_counters(s, feed.leads);
+            let mut feed = Feed::<W, BLOCKS, R, STAGES>::new(s, p, item);
+            Block::<W, BLOCKS, R, STAGES>::make_counters(s, feed.leads);
             meet_again(s); // RAW: counters made -> used
             let mut stage = 0;
             while stage < STAGES - 1 {
@@ -144,8 +148,8 @@ impl Activations for Picked {
 }
 
 /// What a thread of the warpgroup brings: its pieces of every stage, item after item.
-struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
-    params: &'a NmPackedParams,
+struct Feed<'a, W, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+    params: &'a NmPickedParams,
     /// Whether this is the thread that brings weights.
     leads: bool,
     item: u32,
@@ -163,15 +167,15 @@ struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     rows_at: u32,
     /// The weights of the item.
     weights: GlobalPtr<u32>,
-    element: PhantomData<E>,
+    form: PhantomData<W>,
 }
 
-impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Feed<'a, E, BLOCKS, R, STAGES>
+impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
+    Feed<'a, W, BLOCKS, R, STAGES>
 {
-    const RUNS: u32 = NmPacked::<E, BLOCKS, R, STAGES>::BM / RUN;
+    const RUNS: u32 = Block::<W, BLOCKS, R, STAGES>::BM / RUN;
     const VALID: () = {
-        assert!(NmPacked::<E, BLOCKS, R, STAGES>::BM.is_multiple_of(RUN), "whole runs");
+        assert!(Block::<W, BLOCKS, R, STAGES>::BM.is_multiple_of(RUN), "whole runs");
         assert!(Self::RUNS as usize <= MOST_RUNS, "loops are unrolled so far");
     };
 
@@ -182,7 +186,7 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
     }
 
     #[inline(always)]
-    fn new<S: Simt>(s: &S, params: &'a NmPackedParams, item: u32) -> Self {
+    fn new<S: Simt>(s: &S, params: &'a NmPickedParams, item: u32) -> Self {
         const { Self::VALID }
         let (slot, piece) = (Self::thread(s) / PIECES, Self::thread(s) % PIECES);
         let eight = slot / 8 * Self::RUNS * EIGHT_BYTES;
@@ -197,9 +201,9 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
             a: params.a,
             left: 0,
             order: params.order,
-            rows_at: NmPacked::<E, BLOCKS, R, STAGES>::ROWS_AT + slot * THREAD_ORDER_BYTES,
+            rows_at: Block::<W, BLOCKS, R, STAGES>::ROWS_AT + slot * THREAD_ORDER_BYTES,
             weights: params.work.weights,
-            element: PhantomData,
+            form: PhantomData,
         };
         feed.locate(s);
         feed
@@ -216,13 +220,13 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         }
         let (n_tile, m_tile) = work.place(self.item >> work.parts_log2);
         let (slot, piece) = (Self::thread(s) / PIECES, Self::thread(s) % PIECES);
-        let first = m_tile * NmPacked::<E, BLOCKS, R, STAGES>::BM + piece * 8;
+        let first = m_tile * Block::<W, BLOCKS, R, STAGES>::BM + piece * 8;
         self.a = p.a.byte_add(2 * u64::from(first));
         self.left = work.output.m.saturating_sub(first);
         let before = u64::from(n_tile) * u64::from(work.stages) + u64::from(begin);
         let order = before * u64::from(ORDER_BYTES) + u64::from(slot * THREAD_ORDER_BYTES);
         self.order = p.order.byte_add(order);
-        let bytes = u64::from(NmPacked::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES);
+        let bytes = u64::from(Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES);
         self.weights = work.weights.byte_add(before * bytes);
     }
 
@@ -278,15 +282,15 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
             unsafe { s.copy_async_commit() };
             return;
         }
-        let slab = self.slot * NmPacked::<E, BLOCKS, R, STAGES>::STAGE_BYTES;
+        let slab = self.slot * Block::<W, BLOCKS, R, STAGES>::STAGE_BYTES;
         // SAFETY: the slot has room; nobody reads it any more. Rows are of `A`, and read up to the 16 bytes that the
         // last element of the tile is in.
         unsafe {
             if self.leads {
-                let bytes = NmPacked::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES;
-                let to = slab + NmPacked::<E, BLOCKS, R, STAGES>::VALUES_AT;
+                let bytes = Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES;
+                let to = slab + Block::<W, BLOCKS, R, STAGES>::VALUES_AT;
                 let from = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
-                s.copy_bulk(to, from, bytes, NmPacked::<E, BLOCKS, R, STAGES>::counter(self.slot));
+                s.copy_bulk(to, from, bytes, Block::<W, BLOCKS, R, STAGES>::counter(self.slot));
                 // The leader's first place is the order's. The rows of the stage that is brought when this one is
                 // multiplied:
                 let later = self.stage + STAGES - 1;
@@ -294,9 +298,9 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
                 if of_order > 0 {
                     let from = self.order.byte_add(u64::from(later) * u64::from(ORDER_BYTES));
                     let to = self.rows_at + self.slot * ORDER_BYTES;
-                    s.copy_bulk(to, from, of_order, NmPacked::<E, BLOCKS, R, STAGES>::counter(self.slot));
+                    s.copy_bulk(to, from, of_order, Block::<W, BLOCKS, R, STAGES>::counter(self.slot));
                 }
-                s.copy_bulk_commit(NmPacked::<E, BLOCKS, R, STAGES>::counter(self.slot), bytes + of_order);
+                s.copy_bulk_commit(Block::<W, BLOCKS, R, STAGES>::counter(self.slot), bytes + of_order);
             }
             let rows = self.rows(s);
             // Two times the same, so that nothing is compared for the many tiles that are whole.
@@ -331,7 +335,7 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
                 _ => const { assert!(4 <= STAGES && STAGES <= 8, "waits are written out so far") },
             }
             if self.leads {
-                s.copy_bulk_wait(NmPacked::<E, BLOCKS, R, STAGES>::counter(at.number), at.round);
+                s.copy_bulk_wait(Block::<W, BLOCKS, R, STAGES>::counter(at.number), at.round);
             }
         }
     }
