@@ -10,7 +10,9 @@ mod paths;
 use serde::{Deserialize, Deserializer, Serialize};
 use windrow_preprocess::partition::CostModel;
 
-pub use self::nm::{NmCudaCoreCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
+pub use self::nm::{
+    NmCudaCoreCosts, NmDenseCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts,
+};
 pub use self::paths::{
     GroupCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts, TileCosts,
 };
@@ -51,6 +53,8 @@ pub struct DeviceCosts {
     pub nm_sparse_tensor_cores: NmSparseTensorCoreCosts,
     /// Products of few rows with N:M weights.
     pub nm_few_rows: NmFewRowsCosts,
+    /// Dense products by a library, to compare those with N:M weights with.
+    pub nm_dense: NmDenseCosts,
 }
 
 /// Where the questions of the decision tree of [`Algorithm::SegmentGroup`](crate::Algorithm::SegmentGroup) turn.
@@ -140,6 +144,7 @@ impl DeviceCosts {
         nm_tensor_cores: NmTensorCoreCosts::H200,
         nm_sparse_tensor_cores: NmSparseTensorCoreCosts::H200,
         nm_few_rows: NmFewRowsCosts::H200,
+        nm_dense: NmDenseCosts::H200,
     };
 
     /// Those of the H200, in proportion to what the driver tells of `device`; as they are for what it does not tell,
@@ -174,6 +179,7 @@ impl DeviceCosts {
             nm_tensor_cores,
             nm_sparse_tensor_cores,
             nm_few_rows,
+            nm_dense,
         } = self;
         spmm.gather_rate *= multiprocessors * clock;
         spmm.stream_rate *= memory;
@@ -198,6 +204,7 @@ impl DeviceCosts {
             nm_tensor_cores: nm_tensor_cores.scaled(clock, memory),
             nm_sparse_tensor_cores: nm_sparse_tensor_cores.scaled(clock),
             nm_few_rows: nm_few_rows.scaled(clock, memory),
+            nm_dense: nm_dense.scaled(clock, memory, compute_capability),
         }
     }
 
@@ -210,6 +217,7 @@ impl DeviceCosts {
             nm_tensor_cores,
             nm_sparse_tensor_cores,
             nm_few_rows,
+            nm_dense,
             tensor_threads,
             ..
         } = self;
@@ -220,6 +228,7 @@ impl DeviceCosts {
             ("costs.paths.cache_bytes", paths.cache_bytes),
             ("costs.paths.multiprocessors", paths.multiprocessors),
             ("costs.tensor_threads", *tensor_threads),
+            ("costs.nm_cuda_cores.cycles_per_ns", nm_cuda_cores.cycles_per_ns),
             ("costs.nm_cuda_cores.fmas_per_cycle", nm_cuda_cores.fmas_per_cycle),
             ("costs.nm_cuda_cores.busy_warps", nm_cuda_cores.busy_warps),
             ("costs.nm_cuda_cores.combine_bytes_per_cycle", nm_cuda_cores.combine_bytes_per_cycle),
@@ -240,6 +249,10 @@ impl DeviceCosts {
             ("costs.nm_few_rows.memory_bytes_per_ns", nm_few_rows.memory_bytes_per_ns),
             ("costs.nm_few_rows.weight_bytes_per_ns", nm_few_rows.weight_bytes_per_ns),
             ("costs.nm_few_rows.activation_bytes_per_ns", nm_few_rows.activation_bytes_per_ns),
+            ("costs.nm_dense.half_flop_per_ns", nm_dense.half_flop_per_ns),
+            ("costs.nm_dense.tf32_flop_per_ns", nm_dense.tf32_flop_per_ns),
+            ("costs.nm_dense.f32_flop_per_ns", nm_dense.f32_flop_per_ns),
+            ("costs.nm_dense.memory_bytes_per_ns", nm_dense.memory_bytes_per_ns),
         ]
         .into_iter()
         .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))
@@ -320,6 +333,7 @@ default_of!(
     NmCudaCoreCosts = H200,
     NmTensorCoreCosts = H200,
     NmFewRowsCosts = H200,
+    NmDenseCosts = H200,
     NmSparseTensorCoreCosts = H200
 );
 
@@ -364,6 +378,10 @@ mod tests {
         near(costs.nm_sparse_tensor_cores.flop_per_ns, 26_700.0 * clock);
         near(costs.nm_cuda_cores.combine_bytes_per_cycle, 1500.0 * memory / clock);
         near(costs.nm_cuda_cores.fmas_per_cycle, 64.0);
+        near(costs.nm_cuda_cores.cycles_per_ns, 1.43 * clock);
+        near(costs.nm_dense.half_flop_per_ns, 3600.0 * clock);
+        near(costs.nm_dense.row_ns, 1.9 / clock);
+        near(costs.nm_dense.memory_bytes_per_ns, 3500.0 * memory);
         near(costs.paths.rows_f32.entry, PathCosts::H200.rows_f32.entry / (multiprocessors * clock));
         near(costs.paths.tiles_f16.streamed, PathCosts::H200.tiles_f16.streamed / memory);
         near(costs.paths.groups_f16.chain, PathCosts::H200.groups_f16.chain / clock);

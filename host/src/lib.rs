@@ -239,8 +239,8 @@ pub use element::{Element, Real};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::DeviceMatrix;
 pub use nm::{
-    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmBlock, NmOptions, NmPacking, NmReport,
-    NmSpmm, NmSpmmBuilder, NmSpmmPlan, NmWeights,
+    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmBlock, NmDense, NmOptions, NmPacking,
+    NmReport, NmSpmm, NmSpmmBuilder, NmSpmmPlan, NmWeights,
 };
 pub use options::{
     Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TilePipeline, TileValues,

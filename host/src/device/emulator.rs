@@ -1,5 +1,7 @@
 //! The GPU emulator as a device: the same kernels, the same launches, on the CPU with every access checked.
 
+#[cfg(test)]
+mod dense_library;
 mod queue;
 
 use std::collections::HashMap;
@@ -11,6 +13,8 @@ use windrow_simt::emulator::{MemoryError, Schedule};
 use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 
 use super::DeviceKind;
+#[cfg(test)]
+use super::dense_library::DenseLibrary;
 use super::machine::{Description, Lies, Machine};
 use super::queue::Queue;
 use crate::error::DeviceError;
@@ -34,6 +38,9 @@ struct EmulatorMachine {
     own: Arc<dyn Queue>,
     /// All others, those that are gone included.
     others: Mutex<Vec<Weak<EmulatorQueue>>>,
+    /// What stands for a library for dense products, if a test asks for one.
+    #[cfg(test)]
+    library: Option<Arc<dyn DenseLibrary>>,
 }
 
 pub(super) fn open(schedule: Schedule) -> (Description, Box<dyn Machine>) {
@@ -42,6 +49,19 @@ pub(super) fn open(schedule: Schedule) -> (Description, Box<dyn Machine>) {
 
 /// With so many bytes of memory; arrays of more than 1 GiB take only what is touched of them.
 pub(super) fn open_with(schedule: Schedule, memory_total: u64) -> (Description, Box<dyn Machine>) {
+    let (description, machine) = make(schedule, memory_total);
+    (description, Box::new(machine))
+}
+
+/// With what stands for a library for dense products.
+#[cfg(test)]
+pub(super) fn open_with_library(schedule: Schedule) -> (Description, Box<dyn Machine>) {
+    let (description, machine) = make(schedule, MEMORY_TOTAL);
+    let library: Arc<dyn DenseLibrary> = Arc::new(dense_library::NaiveLibrary);
+    (description, Box::new(EmulatorMachine { library: Some(library), ..machine }))
+}
+
+fn make(schedule: Schedule, memory_total: u64) -> (Description, EmulatorMachine) {
     let description = Description {
         kind: DeviceKind::Emulator,
         name: format!("GPU emulator, {schedule:?}"),
@@ -64,8 +84,10 @@ pub(super) fn open_with(schedule: Schedule, memory_total: u64) -> (Description, 
         lane,
         own,
         others: Mutex::default(),
+        #[cfg(test)]
+        library: None,
     };
-    (description, Box::new(machine))
+    (description, machine)
 }
 
 fn host_access(error: &MemoryError) -> DeviceError {
@@ -183,6 +205,11 @@ impl Machine for EmulatorMachine {
 
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
         Ok(Some(self.memory_total.saturating_sub(self.used())))
+    }
+
+    #[cfg(test)]
+    fn dense_library(&self) -> Result<Arc<dyn DenseLibrary>, String> {
+        self.library.clone().ok_or_else(|| "cuBLAS is for CUDA devices alone".to_owned())
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {

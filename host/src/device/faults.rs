@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use windrow_kernels::Entry;
 use windrow_simt::{BoxedMatrix, TensorMap};
 
+use super::dense_library::DenseLibrary;
 use super::event::Event;
 use super::fence::Fence;
 use super::machine::{Lies, Machine, Prepared};
@@ -189,6 +190,10 @@ impl Machine for FaultyMachine {
 
     fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
         self.call("memory_at", |machine| machine.memory_at(address))
+    }
+
+    fn dense_library(&self) -> Result<Arc<dyn DenseLibrary>, String> {
+        self.machine.dense_library()
     }
 
     fn has(&self, entry: &'static Entry) -> bool {

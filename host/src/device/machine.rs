@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use windrow_kernels::Entry;
 use windrow_simt::{BoxedMatrix, TensorMap};
 
+use super::dense_library::DenseLibrary;
 use super::kind::{DeviceKind, KernelModule};
 use super::queue::Queue;
 use crate::error::DeviceError;
@@ -129,6 +130,14 @@ pub(crate) trait Machine: Send + Sync {
     /// Compiles those that were not yet.
     fn load_kernels(&self) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    /// What multiplies dense matrices on this machine, loaded by the first who asks.
+    ///
+    /// # Errors
+    /// Why there is none, as the end of a sentence.
+    fn dense_library(&self) -> Result<Arc<dyn DenseLibrary>, String> {
+        Err("cuBLAS is for CUDA devices alone".to_owned())
     }
 
     /// `CUcontext` and `CUstream` as addresses, for a CUDA device; the context is made current.

@@ -7,6 +7,7 @@ mod cuda;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]
 mod cuda;
+mod dense_library;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod event;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use buffer::DeviceBuffer;
 pub(crate) use buffer::SharedBlock;
+pub(crate) use dense_library::{DenseLibrary, DenseProduct};
 pub use event::Event;
 #[cfg(feature = "emulator")]
 pub use faults::{Fault, Faults};
@@ -159,6 +161,13 @@ impl Device {
         memory_total: u64,
     ) -> Self {
         let (description, machine) = emulator::open_with(schedule, memory_total);
+        Self(Arc::new(Inner { description, machine: Some(machine) }))
+    }
+
+    /// [`emulator`](Self::emulator) with what stands for a library for dense products.
+    #[cfg(all(test, feature = "emulator"))]
+    pub(crate) fn emulator_with_library(schedule: windrow_simt::emulator::Schedule) -> Self {
+        let (description, machine) = emulator::open_with_library(schedule);
         Self(Arc::new(Inner { description, machine: Some(machine) }))
     }
 

@@ -60,6 +60,12 @@ pub(crate) trait Queue: Send + Sync {
     #[cfg(all(test, feature = "emulator"))]
     fn begin_capture(&self) {}
 
+    /// Multiplies dense matrices as a library would.
+    #[cfg(all(test, feature = "emulator"))]
+    fn multiply_densely(&self, _product: &super::DenseProduct) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Ends that; what is returned does what was recorded.
     #[cfg(all(test, feature = "emulator"))]
     fn end_capture(&self) -> Box<dyn Fn() -> Result<(), DeviceError> + '_> {

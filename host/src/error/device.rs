@@ -156,6 +156,14 @@ pub enum DeviceError {
         /// The driver's description of the error, in English.
         message: String,
     },
+    /// A library that refused work.
+    #[error("{call} failed: {status}")]
+    Library {
+        /// The function that failed, such as `cublasGemmEx`.
+        call: &'static str,
+        /// The library's name of the error.
+        status: String,
+    },
     /// The emulator found a mistake in a kernel or in its arguments.
     #[error("the emulator stopped {kernel}: {report}")]
     Emulator {

@@ -50,6 +50,14 @@ pub enum NmError {
         /// What the kernels do not have.
         reason: String,
     },
+    /// A dense product where the library that computes it is not.
+    #[error(
+        "a dense product needs cuBLAS: {reason}; or use algorithm auto with dense_fallback, which does without it"
+    )]
+    NoLibrary {
+        /// Why it cannot be used.
+        reason: String,
+    },
     /// A kernel that there is not, or not for these weights.
     #[error(
         "there is no kernel {name:?} for {precision} with weights of pattern {pattern}; there are {known}"

@@ -49,7 +49,12 @@ pub(super) trait Weights: Send + Sync {
     /// [`DeviceError::Driver`].
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError>;
 
-    /// Queues the kernel.
+    /// Whether what is queued is loaded by the first run that queues it, as a library's kernels are.
+    fn loads_when_run(&self) -> bool {
+        false
+    }
+
+    /// Queues the program.
     ///
     /// # Errors
     /// [`DeviceError`].

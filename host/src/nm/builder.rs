@@ -15,6 +15,9 @@ use crate::options::Precision;
 use crate::plan::{On, StageClock, Values, check_device, check_memory};
 use crate::profile::Profile;
 
+/// Why there is no dense product on the CPU.
+const NO_LIBRARY_ON_CPU: &str = "it multiplies on CUDA devices, and the plan is for the CPU";
+
 /// Options of a plan; made by [`NmSpmm::builder`](super::NmSpmm::builder).
 #[derive(Debug)]
 pub struct NmSpmmBuilder<'a, W> {
@@ -93,6 +96,44 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
         self
     }
 
+    /// Whether a dense product by cuBLAS may take the place of a sparse one on a GPU, whatever the algorithm: if it is
+    /// quicker by a model with as many [`rows`](Self::rows), or with [`autotune`](Self::autotune) as tried; no unless
+    /// told. Few weights are pruned so little, or products so small, that their zeros are worth multiplying, but the
+    /// [report](NmReport::dense) of each plan says what a dense product would take.
+    ///
+    /// The weights are laid out densely then, zeros where nothing is kept: `k·n` elements of the precision, rows padded
+    /// to a multiple of 64. The plan has 32 MiB for cuBLAS beside that (8 MiB below compute capability 9.0) and
+    /// `4·m·n` bytes for sums, which another launch finishes where there is a bias, an activation, a gate or a type of
+    /// `C` that cuBLAS does not write. New values on the device ([`replace_values_on`]) take 4 bytes for each row and
+    /// vector, or part of it that a multiple of its length has in common with 64 columns.
+    ///
+    /// What is not finite in `A` then makes its whole row of `C` not a number, as in a dense product: also where its row
+    /// of the weights was dropped, for 0·∞ is none. Who asks for this accepts that.
+    ///
+    /// cuBLAS, of CUDA 12 or later, is loaded when the first such plan is made. Where it is not, on the emulator and on
+    /// the CPU the product is sparse, and [`NmReport::dense_refused`] says why. Where a [`kernel`](Self::kernel) is
+    /// asked for, it runs.
+    ///
+    /// [`replace_values_on`]: super::NmSpmmPlan::replace_values_on
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Device, NmAlgorithm, NmPattern, NmSpmm, Precision, VectorNm};
+    ///
+    /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 4, 1, NmPattern::new(1, 2, 1)?)?;
+    /// let builder = NmSpmm::builder(&weights).precision(Precision::F16).dense_fallback(true);
+    /// let plan = builder.build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0])?, [14.0]);
+    /// let report = plan.report();
+    /// assert!(report.algorithm == NmAlgorithm::Dense || report.dense_refused.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn dense_fallback(mut self, allowed: bool) -> Self {
+        self.options.dense_fallback = allowed;
+        self
+    }
+
     /// Whether columns of `A` are packed on their way to shared memory, [`NmPacking::Auto`] unless told. The
     /// CPU disregards it.
     #[must_use]
@@ -156,6 +197,12 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
         values: &Values<'_, impl Value>,
         report: &mut NmReport,
     ) -> Result<Body, NmError> {
+        if self.options.algorithm == NmAlgorithm::Dense {
+            return Err(NmError::NoLibrary { reason: NO_LIBRARY_ON_CPU.to_owned() });
+        }
+        if self.options.dense_fallback {
+            report.dense_refused = Some(NO_LIBRARY_ON_CPU.to_owned());
+        }
         report.algorithm = NmAlgorithm::Auto;
         report.packing = NmPacking::Auto;
         report.reason = "the CPU has one algorithm, rows of A in the lanes of vectors".to_owned();
@@ -219,6 +266,8 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
             packing_reason: "as asked".to_owned(),
             copied: "nothing".to_owned(),
             block: None,
+            dense: None,
+            dense_refused: None,
             tuned: Vec::new(),
             entries: Vec::new(),
             arrays: Vec::new(),
@@ -237,6 +286,7 @@ impl<V: Value> NmSpmmBuilder<'_, VectorNm<V>> {
     /// # Errors
     /// - [`NmError::Unsupported`] for an algorithm without kernels for the precision;
     /// - [`NmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
+    /// - [`NmError::NoLibrary`] if a [dense product](NmAlgorithm::Dense) was asked for, and cuBLAS is not there;
     /// - [`NmError::NoKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these
     ///   weights;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for weights that the kernels cannot index;

@@ -4,7 +4,7 @@ use windrow_kernels::nm::{NmOperand, NmTile, STEPS, WARP_COLUMNS, weight_index};
 use windrow_kernels::{Bf16, ENTRIES, Entry, F16, Tf32, Variant};
 use windrow_preprocess::nm::BlockShape;
 
-use super::model::{Capacity, Instance, Sizes, by_cost};
+use super::model::{Capacity, Instance, Program, Sizes, by_cost};
 use crate::costs::NmTensorCoreCosts;
 use crate::num::{index, real, wide};
 use crate::options::Precision;
@@ -94,12 +94,8 @@ pub(super) fn choices(precision: Precision, sizes: Sizes, capacity: Capacity) ->
 }
 
 impl Instance for Choice {
-    fn entry(&self) -> &'static Entry {
-        self.entry
-    }
-
-    fn tile(&self) -> NmTile {
-        self.tile
+    fn program(&self) -> Program {
+        Program::Kernel { entry: self.entry, tile: self.tile }
     }
 
     fn stages(&self, sizes: Sizes) -> usize {

@@ -2,18 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use windrow_kernels::output::Output;
+use windrow_kernels::output::{Output, OutputType};
 
 use super::algorithm::{Layout, Weights};
 use super::launch::Launch;
-use super::model::{Capacity, Sizes};
+use super::model::{Capacity, Instance, Sizes, Sums};
 use super::operands::Operands;
 use super::parts::Shared;
 use super::placing::DeviceValues;
 use super::staging::{Bringing, Staging};
 use super::workspace::{Need, Workspace};
-use crate::device::{Device, Queue, Runner};
+use crate::activation::Activation;
+use crate::device::{Device, DeviceBuffer, Queue, Runner};
 use crate::error::{DeviceError, PlanError};
+use crate::num::index;
 use crate::plan::{Budget, OfStream, On, PREPARE, PerStream, WORKSPACE_REMEDY};
 
 /// How activations come to an instance.
@@ -32,6 +34,7 @@ pub(super) struct Kernels {
     sizes: Sizes,
     parts_log2: u32,
     capacity: Capacity,
+    bringing: Bringing,
     shared: Shared,
     device: Device,
     /// What the runs of the plan's own size need, which every stream's workspace has room for.
@@ -78,28 +81,46 @@ impl Kernels {
         capacity: Capacity,
         Staged { bringing, spare }: Staged,
     ) -> Result<Self, DeviceError> {
-        let parts_log2 = laid.instance().parts_log2(sizes, capacity);
-        let partial = Shared::partial_elements(sizes, parts_log2);
-        let need = Need { staged: bringing.bytes(sizes.m).div_ceil(4), partial };
+        let instance = laid.instance();
+        let parts_log2 = instance.parts_log2(sizes, capacity);
+        let partial = Shared::partial_elements(sizes, Sums::of(parts_log2, instance.finishes(None)));
+        let staged = bringing.bytes(sizes.m).div_ceil(4);
+        let need = Need { staged, partial, scratch: instance.scratch_bytes() };
         let own = Workspace::new(runner.device, need)?;
         let shared = Shared::new(Staging::new(bringing)?, partial, spare.map(|bytes| bytes / 4))?;
         let weights = laid.upload(runner)?;
         let (device, spaces, extra) = (runner.device.clone(), PerStream::new(own), AtomicU64::new(0));
-        Ok(Self { weights, sizes, parts_log2, capacity, shared, device, need, spaces, extra })
+        Ok(Self { weights, sizes, parts_log2, capacity, bringing, shared, device, need, spaces, extra })
     }
 
-    /// Entry points that a run of as many rows as the plan was made for launches, if its activations are packed.
+    fn instance(&self) -> &dyn Instance {
+        self.weights.instance()
+    }
+
+    /// Entry points that a run of as many rows as the plan was made for launches, if its activations are packed and
+    /// nothing but the product goes to a `C` of f32.
     pub(super) fn entries(&self) -> Vec<&'static str> {
-        self.shared.expected(self.sizes.m, self.weights.instance().entry(), self.parts_log2)
+        let sums = Sums::of(self.parts_log2, true);
+        self.shared.expected(self.sizes.m, self.instance().program().entry(), sums)
     }
 
-    /// Into how many parts, a power of two, a product of these sizes is divided.
-    fn parts_log2(&self, sizes: Sizes) -> u32 {
+    /// Where the sums of a product of these sizes go: in as many parts as are best, if there is memory, and finished if
+    /// the program does what the operands of the run ask, or what any may ask if there are none.
+    fn sums(&self, sizes: Sizes, run: Option<&Operands>) -> Sums {
         let best = match sizes.m == self.sizes.m {
             true => self.parts_log2,
-            false => self.weights.instance().parts_log2(sizes, self.capacity),
+            false => self.instance().parts_log2(sizes, self.capacity),
         };
-        self.shared.affordable(sizes, best)
+        Sums::of(self.shared.affordable(sizes, best), self.instance().finishes(run))
+    }
+
+    /// The memory of a run.
+    ///
+    /// # Errors
+    /// Those of [`Shared::need`].
+    fn need(&self, operands: &Operands, sizes: Sizes, sums: Sums) -> Result<Need, PlanError> {
+        let scratch = self.instance().scratch_bytes();
+        Ok(Need { scratch, ..self.shared.need(operands, sizes, sums)? })
     }
 
     /// Queues `C ← act(α·A·W + β·C + bias)`; `output` is the operands' side of `C`.
@@ -122,23 +143,23 @@ impl Kernels {
         if sizes.m == 0 || sizes.n == 0 {
             return Ok(());
         }
-        let parts_log2 = self.parts_log2(sizes);
-        let need = self.shared.need(operands, sizes, parts_log2)?;
+        let sums = self.sums(sizes, Some(operands));
+        let need = self.need(operands, sizes, sums)?;
         let complete =
             |space: &mut OfStream<Workspace>, captured: bool| match (captured, space.held.has(need)) {
                 (true, false) => {
                     Err(DeviceError::Captured { what: "the making of a workspace", remedy: PREPARE }.into())
                 }
                 (true, true) => {
-                    let kernel = self.weights.instance().entry();
-                    Ok(on.check_loaded(self.shared.entries(operands, kernel, parts_log2))?)
+                    let kernel = self.instance().program().entry();
+                    Ok(on.check_loaded(self.shared.entries(operands, kernel, sums))?)
                 }
                 (false, true) => Ok(()),
                 (false, false) => self.enlarge(on, space, need),
             };
         // SAFETY: the caller's promise; the workspace has what the product needs, and is lent for this run.
         let queue = |queue: &dyn Queue, space: &mut Workspace| unsafe {
-            self.queue_run(queue, (operands, output), parts_log2, space)
+            self.queue_run(queue, (operands, output), sums, space)
         };
         self.spaces.run(on, |left| self.make_space(left, budget), complete, queue)
     }
@@ -155,19 +176,51 @@ impl Kernels {
         budget: Budget<'_>,
     ) -> Result<(), PlanError> {
         let sizes = Sizes { m: expected.m, ..self.sizes };
-        let parts_log2 = self.parts_log2(sizes);
-        let need = self.shared.need(expected, sizes, parts_log2)?;
+        let sums = self.sums(sizes, None);
+        let need = self.need(expected, sizes, sums)?;
         let complete = |space: &mut OfStream<Workspace>| {
-            let kernel = self.weights.instance().entry();
+            let kernel = self.instance().program().entry();
             for reads_vectors in [false, true] {
                 let operands = Operands { reads_vectors, ..*expected };
-                for entry in self.shared.entries(&operands, kernel, parts_log2) {
+                for entry in self.shared.entries(&operands, kernel, sums) {
                     on.machine.load(entry)?;
                 }
             }
             if space.held.has(need) { Ok(()) } else { self.enlarge(on, space, need) }
         };
-        self.spaces.prepare(on, |left| self.make_space(left, budget), complete)
+        self.spaces.prepare(on, |left| self.make_space(left, budget), complete)?;
+        if self.weights.loads_when_run() { self.rehearse(on, expected, budget) } else { Ok(()) }
+    }
+
+    /// Runs a product of zeros, so that what a library loads for one of this size is there; none where memory for it is
+    /// short.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    fn rehearse(&self, on: &On<'_>, expected: &Operands, budget: Budget<'_>) -> Result<(), PlanError> {
+        let (m, n, bringing) = (expected.m, self.sizes.n, self.bringing);
+        let made = || {
+            let (lda, rows) = bringing.shape(m);
+            let a_bytes = u64::from(lda) * u64::from(rows) * u64::from(bringing.precision.bytes());
+            let a = DeviceBuffer::<u8>::zeroed(&self.device, index(a_bytes), "A of a rehearsal")?;
+            let c_elements = u64::from(m) * u64::from(n);
+            let c = DeviceBuffer::<f32>::alloc(&self.device, index(c_elements), "C of a rehearsal")?;
+            Ok::<_, DeviceError>((lda, a, c))
+        };
+        let (lda, a, c) = match made().map_err(PlanError::from) {
+            Err(error) if error.lacks_room() => return Ok(()),
+            made => made?,
+        };
+        let on = On { shares: true, ..*on };
+        let plain = Operands { a: a.address(), lda, c: c.address(), ldc: n, ..*expected };
+        // Finished by the program in any type, and by another launch.
+        let outputs = [OutputType::Sums, OutputType::F16, OutputType::Bf16];
+        let fused = Operands { activation: Activation::Relu, ..plain };
+        for operands in outputs.map(|output| Operands { output, ..plain }).into_iter().chain([fused]) {
+            // SAFETY: the operands have these shapes, and are freed after the work.
+            unsafe { self.run(&on, &operands, operands.output_for(n), budget)? };
+        }
+        Ok(on.queue.synchronize()?)
     }
 
     /// Makes a stream's workspace large enough, and counts it.
@@ -206,7 +259,7 @@ impl Kernels {
         &self,
         queue: &dyn Queue,
         (operands, output): (&Operands, Output),
-        parts_log2: u32,
+        sums: Sums,
         space: &Workspace,
     ) -> Result<(), DeviceError> {
         // SAFETY: activations are the caller's promise. Brought ones are aligned and readable up to their leading
@@ -214,10 +267,12 @@ impl Kernels {
         // share.
         unsafe {
             let a = self.shared.bring(queue, operands, space)?;
-            let (of_kernel, part_elements) = Shared::output(output, parts_log2, space);
-            let launch = Launch { a, output: of_kernel, part_elements, parts_log2 };
+            let (of_program, part_elements) = Shared::output(output, sums, space);
+            let (parts_log2, scratch) = (sums.parts_log2(), space.scratch());
+            let element = if sums == Sums::Finished { operands.output } else { OutputType::Sums };
+            let launch = Launch { a, output: of_program, element, part_elements, parts_log2, scratch };
             self.weights.launch(queue, &launch)?;
-            self.shared.combine(queue, output, (part_elements, parts_log2), space)
+            self.shared.finish(queue, output, (part_elements, sums), space)
         }
     }
 }

@@ -1,18 +1,22 @@
 //! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for
 //! it.
 
+use std::iter;
+
 use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_preprocess::nm::Filler;
 
 use super::algorithm::Layout;
+use super::fallback::lacks_room;
 use super::kernels::{Kernels, Staged};
-use super::model::{Capacity, Instance, Sizes};
+use super::model::{Capacity, Instance, Program, Sizes, Sums};
 use super::options::{NmAlgorithm, NmOptions};
 use super::parts::Shared;
 use super::placing::{GivenBits, GivenNumbers};
 use super::report::{NmBlock, NmReport};
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
+use super::workspace::Need;
 use super::{cuda_cores, few_rows, fragments, tensor_cores, tiles, warpgroups};
 use crate::device::Runner;
 use crate::error::{DeviceError, FamilyError, NmError};
@@ -36,7 +40,7 @@ pub(super) struct Making<'a, V> {
     pub(super) clock: &'a mut StageClock,
 }
 
-type Laid = Box<dyn Layout>;
+pub(super) type Laid = Box<dyn Layout>;
 
 /// An instance for Tensor Cores.
 enum OnTensorCores {
@@ -111,13 +115,17 @@ impl<V: Sync> Making<'_, V> {
         let (weights, options) = (self.weights, self.options);
         let (precision, kernel) = (options.precision, options.kernel.as_deref());
         let bits = self.values;
+        if options.algorithm == NmAlgorithm::Dense {
+            let laid = self.dense()?;
+            return self.finish(laid, iter::empty(), "as asked");
+        }
         let mut unsuitable = "Tensor Cores have no f32".to_owned();
         // Instances whose tiles suit the weights.
         let mut known = Vec::new();
         if precision != Precision::F32 && options.algorithm != NmAlgorithm::CudaCores {
             let mut found = self.found_on_tensor_cores()?;
-            known.extend(found.iter().map(|choice| choice.instance().entry().name));
-            found.retain(|choice| self.is_asked(choice.instance().entry().name));
+            known.extend(found.iter().map(|choice| choice.instance().program().name()));
+            found.retain(|choice| self.is_asked(choice.instance().program().name()));
             let one_of_these = kernel.is_none() || !found.is_empty();
             self.clock.end("choice");
             let mut laid = on_tensor_cores(weights, bits, found);
@@ -137,7 +145,7 @@ impl<V: Sync> Making<'_, V> {
             unsuitable = format!("Tensor Cores have no kernel for these weights: {reason}");
         }
         let mut found = match options.algorithm {
-            NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores => Vec::new(),
+            NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores | NmAlgorithm::Dense => Vec::new(),
             NmAlgorithm::Auto | NmAlgorithm::CudaCores => {
                 tiles::choices(self.sizes, self.capacity, options.packing)
             }
@@ -198,19 +206,23 @@ impl<V: Sync> Making<'_, V> {
         let of_few_rows = [algorithm != NmAlgorithm::SparseTensorCores, sparse];
         let all = few_rows::choices(precision, sizes, capacity, of_few_rows);
         found.extend(all.into_iter().map(OnTensorCores::FewRows));
-        // A pass that brings activations is a launch more.
-        let brings = |read_as| match self.bringing(read_as).bytes(sizes.m) {
-            0 => 0.0,
-            bytes => capacity.launch_ns(2.0 * real(bytes)),
+        let cost = |choice: &OnTensorCores| {
+            choice.instance().least_cost(sizes, capacity) + self.bringing_ns(choice.read_as())
         };
-        let cost =
-            |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity) + brings(choice.read_as());
         found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         Ok(found)
     }
 
+    /// Nanoseconds of the pass that brings activations, which is a launch more; none if they are read as they are.
+    pub(super) fn bringing_ns(&self, read_as: ReadAs) -> f64 {
+        match self.bringing(read_as).bytes(self.sizes.m) {
+            0 => 0.0,
+            bytes => self.capacity.launch_ns(2.0 * real(bytes)),
+        }
+    }
+
     /// Whether an instance is the one asked for.
-    fn is_asked(&self, name: &str) -> bool {
+    pub(super) fn is_asked(&self, name: &str) -> bool {
         self.options.kernel.as_deref().is_none_or(|asked| asked == name)
     }
 
@@ -238,7 +250,7 @@ impl<V: Sync> Making<'_, V> {
         }
     }
 
-    /// Uploads the first of the instances, or the quickest of a few, and notes what it is.
+    /// Uploads the first of the instances, a dense product in its place, or the quickest of a few, and notes what it is.
     fn finish(
         mut self,
         first: Laid,
@@ -248,19 +260,51 @@ impl<V: Sync> Making<'_, V> {
         if self.report.algorithm == NmAlgorithm::Auto {
             reason.clone_into(&mut self.report.reason);
         }
+        self.compare(&*first);
+        let dense = self.fallback(&*first)?;
         self.clock.end("layout");
-        let laid = match self.options.autotune {
-            true => self.tune(first, others.take(MOST_TRIED - 1))?,
-            false => first,
+        let (dense, library) = dense.unzip();
+        let (laid, other) = match (self.options.autotune, dense) {
+            (true, dense) => {
+                let others = dense.into_iter().map(Ok).chain(others.take(MOST_TRIED - 1));
+                (self.tune(first, others)?, None)
+            }
+            (false, Some(dense)) => (dense, Some(first)),
+            (false, None) => (first, None),
         };
-        self.report.arrays = self.arrays(&*laid);
-        self.report.device_bytes =
-            check_memory(&self.report.arrays, self.options.memory_limit, MEMORY_REMEDY)?;
-        let kernels = self.upload(&*laid)?;
+        let kernels = match (self.place(&*laid), other) {
+            (Err(error), Some(other)) if lacks_room(&error) => {
+                self.report.dense_refused = Some(error.to_string());
+                self.place(&*other)?
+            }
+            (placed, _) => {
+                let kernels = placed?;
+                if let Some(library) = library {
+                    self.note_fallback(&*laid, &library);
+                }
+                kernels
+            }
+        };
         self.clock.end("upload");
-        self.describe(&*laid);
         self.report.entries = kernels.entries();
         Ok(kernels)
+    }
+
+    /// Uploads weights and notes what they are.
+    fn place(&mut self, laid: &dyn Layout) -> Result<Kernels, NmError> {
+        let bytes = self.check_memory(laid)?;
+        let kernels = self.upload(laid)?;
+        (self.report.arrays, self.report.device_bytes) = (self.arrays(laid), bytes);
+        self.describe(laid);
+        Ok(kernels)
+    }
+
+    /// Bytes of a plan, if that is not too much.
+    ///
+    /// # Errors
+    /// [`PlanError::MemoryLimit`](crate::error::PlanError::MemoryLimit).
+    pub(super) fn check_memory(&self, laid: &dyn Layout) -> Result<u64, NmError> {
+        Ok(check_memory(&self.arrays(laid), self.options.memory_limit, MEMORY_REMEDY)?)
     }
 
     fn bringing(&self, read_as: ReadAs) -> Bringing {
@@ -271,12 +315,15 @@ impl<V: Sync> Making<'_, V> {
     /// The memory that a plan takes.
     fn arrays(&self, laid: &dyn Layout) -> Vec<ArraySize> {
         let staged = self.bringing(laid.read_as()).bytes(self.sizes.m);
-        let parts_log2 = laid.instance().parts_log2(self.sizes, self.capacity);
-        let partial = 4 * Shared::partial_elements(self.sizes, parts_log2);
+        let instance = laid.instance();
+        let sums = Sums::of(instance.parts_log2(self.sizes, self.capacity), instance.finishes(None));
+        let partial = Shared::partial_elements(self.sizes, sums);
+        let need = Need { staged: staged.div_ceil(4), partial, scratch: instance.scratch_bytes() };
         let mut arrays = Vec::new();
-        for (name, bytes) in laid.arrays().into_iter().chain([("staged_a", staged), ("partial", partial)]) {
+        for (name, bytes) in laid.arrays() {
             push(&mut arrays, name, bytes);
         }
+        arrays.extend(need.sizes());
         arrays
     }
 
@@ -333,7 +380,7 @@ impl<V: Sync> Making<'_, V> {
             Err(error) if error.lacks_room() => Ok(None),
             Err(error) => Err(error),
             Ok(us) => {
-                self.report.tuned.push((laid.instance().entry().name.to_owned(), us));
+                self.report.tuned.push((laid.instance().program().name().to_owned(), us));
                 Ok(Some(us))
             }
         }
@@ -343,8 +390,14 @@ impl<V: Sync> Making<'_, V> {
     fn describe(&mut self, laid: &dyn Layout) {
         self.report.algorithm = laid.algorithm();
         laid.note_packing(self.options.packing, self.sizes.pattern, self.report);
-        let ([kept_rows, brought], tile) = (laid.stage(), laid.instance().tile());
-        let (rows, columns, strip) = (tile.rows, tile.columns, tile.strip);
-        self.report.block = Some(NmBlock { rows, columns, strip, kept_rows, brought });
+        let [kept_rows, brought] = laid.stage();
+        self.report.block = match laid.instance().program() {
+            Program::Kernel { tile, .. } => {
+                let (rows, columns, strip) = (tile.rows, tile.columns, tile.strip);
+                Some(NmBlock { rows, columns, strip, kept_rows, brought })
+            }
+            Program::Library { .. } => None,
+        };
+        self.compare(laid);
     }
 }

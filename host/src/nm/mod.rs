@@ -3,6 +3,8 @@
 mod algorithm;
 mod builder;
 mod cuda_cores;
+mod dense;
+mod fallback;
 mod few_rows;
 mod fragments;
 mod gpu;
@@ -29,7 +31,7 @@ mod workspace;
 pub use builder::NmSpmmBuilder;
 pub use options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
 pub use plan::NmSpmmPlan;
-pub use report::{NmBlock, NmReport};
+pub use report::{NmBlock, NmDense, NmReport};
 pub use weights::{DeviceVectorNm, NmAddresses};
 
 use windrow_formats::{Value, VectorNm};

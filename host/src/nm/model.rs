@@ -4,8 +4,9 @@ use windrow_formats::NmPattern;
 use windrow_kernels::Entry;
 use windrow_kernels::nm::NmTile;
 
+use super::operands::Operands;
 use crate::costs::{
-    DeviceCosts, NmCudaCoreCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts,
+    DeviceCosts, NmCudaCoreCosts, NmDenseCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts,
 };
 use crate::num::{index, wide};
 
@@ -53,6 +54,8 @@ pub(super) struct Capacity {
     pub(super) sparse_tensor_cores: NmSparseTensorCoreCosts,
     /// The same of products of few rows.
     pub(super) few_rows: NmFewRowsCosts,
+    /// The same of dense products by a library.
+    pub(super) dense: NmDenseCosts,
 }
 
 impl Capacity {
@@ -66,6 +69,7 @@ impl Capacity {
             tensor_cores: costs.nm_tensor_cores,
             sparse_tensor_cores: costs.nm_sparse_tensor_cores,
             few_rows: costs.nm_few_rows,
+            dense: costs.nm_dense,
         }
     }
 
@@ -92,11 +96,71 @@ impl Capacity {
     }
 }
 
-/// An instance of a kernel, and how weights are cut for it.
-pub(super) trait Instance {
-    fn entry(&self) -> &'static Entry;
+/// What computes a product, from activations as it reads them to sums.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Program {
+    /// A kernel, and what its blocks take at a time.
+    Kernel { entry: &'static Entry, tile: NmTile },
+    /// A function of a library.
+    Library { function: &'static str },
+}
 
-    fn tile(&self) -> NmTile;
+impl Program {
+    /// The name of the entry point or the function.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel { entry, .. } => entry.name,
+            Self::Library { function } => function,
+        }
+    }
+
+    /// The entry point; none of a library.
+    pub(super) const fn entry(self) -> Option<&'static Entry> {
+        match self {
+            Self::Kernel { entry, .. } => Some(entry),
+            Self::Library { .. } => None,
+        }
+    }
+}
+
+/// Where a program leaves its sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sums {
+    /// In `C`, finished.
+    Finished,
+    /// In `1 << log2` parts of the product, in a workspace: another launch adds them up and finishes them.
+    Partial { log2: u32 },
+}
+
+impl Sums {
+    /// Those of a product in `1 << log2` parts, which a program finishes if it is one and `finishes`.
+    pub(super) const fn of(log2: u32, finishes: bool) -> Self {
+        if log2 == 0 && finishes { Self::Finished } else { Self::Partial { log2 } }
+    }
+
+    /// Into how many parts the product is divided, as a power of two.
+    pub(super) const fn parts_log2(self) -> u32 {
+        match self {
+            Self::Finished => 0,
+            Self::Partial { log2 } => log2,
+        }
+    }
+}
+
+/// A way to compute products: a program, and how weights are cut for it.
+pub(super) trait Instance {
+    fn program(&self) -> Program;
+
+    /// Whether the program takes undivided sums to `C` as the operands of a run ask; if there are none, whether it does
+    /// for any.
+    fn finishes(&self, _run: Option<&Operands>) -> bool {
+        true
+    }
+
+    /// Bytes that the program needs for itself while it works.
+    fn scratch_bytes(&self) -> u64 {
+        0
+    }
 
     /// Stages that a block goes through.
     fn stages(&self, sizes: Sizes) -> usize;
@@ -104,7 +168,7 @@ pub(super) trait Instance {
     /// Parts that stages may be divided into, as a power of two.
     fn most_parts_log2(&self) -> u32;
 
-    /// Time that a product takes, roughly, in a unit that instances for the same cores share.
+    /// Nanoseconds that a product takes, roughly, once activations are as the program reads them.
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64;
 
     /// Into how many parts, a power of two, the stages are best divided. No part is empty.

@@ -62,17 +62,23 @@ pub enum NmAlgorithm {
     /// Where fewer than two of four are kept, a weight of zero stands in: there, what is not finite in `A` makes `C`
     /// not a number though it was dropped, as in a dense product.
     SparseTensorCores,
+    /// The dense product, by cuBLAS, with zeros where nothing is kept: for f32, tf32, f16 and bf16. The library is
+    /// loaded when such a plan is made, and must be there. What is not finite in `A` makes its whole row of `C` not a
+    /// number, where it was dropped, too: 0·∞ is none. `Auto` takes it with
+    /// [`dense_fallback`](super::NmSpmmBuilder::dense_fallback) alone.
+    Dense,
 }
 
 impl NmAlgorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::CudaCores, Self::TensorCores, Self::SparseTensorCores];
+    pub const ALL: [Self; 5] =
+        [Self::Auto, Self::CudaCores, Self::TensorCores, Self::SparseTensorCores, Self::Dense];
 
-    /// Whether there are kernels for `precision`.
+    /// Whether it multiplies in `precision`.
     #[must_use]
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
-            Self::Auto | Self::CudaCores => !matches!(precision, Precision::F64),
+            Self::Auto | Self::CudaCores | Self::Dense => !matches!(precision, Precision::F64),
             Self::TensorCores => precision.has_tile_kernels(),
             Self::SparseTensorCores => matches!(precision, Precision::F16 | Precision::Bf16),
         }
@@ -103,7 +109,7 @@ names!(ActivationLayout, "layout of activations";
     RowMajor => "row-major", KMajor => "k-major");
 names!(NmAlgorithm, "algorithm of products with N:M weights";
     Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores",
-    SparseTensorCores => "sparse-tensor-cores");
+    SparseTensorCores => "sparse-tensor-cores", Dense => "dense");
 names!(NmPacking, "packing";
     Auto => "auto", Packed => "packed", Plain => "plain");
 
@@ -125,6 +131,9 @@ pub struct NmOptions {
     /// Whether `A` is promised to have no infinity and no NaN:
     /// [`NmSpmmBuilder::finite_activations`](super::NmSpmmBuilder::finite_activations).
     pub finite_activations: bool,
+    /// Whether cuBLAS may multiply densely where that is quicker:
+    /// [`NmSpmmBuilder::dense_fallback`](super::NmSpmmBuilder::dense_fallback).
+    pub dense_fallback: bool,
     /// Whether columns of `A` are packed on their way to shared memory:
     /// [`NmSpmmBuilder::packing`](super::NmSpmmBuilder::packing).
     pub packing: NmPacking,
@@ -147,6 +156,7 @@ impl Default for NmOptions {
             scale: 1.0,
             algorithm: NmAlgorithm::Auto,
             finite_activations: false,
+            dense_fallback: false,
             packing: NmPacking::Auto,
             autotune: false,
             kernel: None,
@@ -179,10 +189,26 @@ mod tests {
     }
 
     #[test]
+    fn options_round_trip_and_what_is_left_out_is_the_default() {
+        let options =
+            NmOptions { dense_fallback: true, algorithm: NmAlgorithm::Dense, ..NmOptions::default() };
+        let text = serde_json::to_string(&options).unwrap();
+        assert!(
+            text.contains(r#""algorithm":"dense""#) && text.contains(r#""dense_fallback":true"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<NmOptions>(&text).unwrap(), options);
+        let given = serde_json::from_str::<NmOptions>(r#"{"dense_fallback":true}"#).unwrap();
+        assert_eq!(given, NmOptions { dense_fallback: true, ..NmOptions::default() });
+        assert_eq!(serde_json::from_str::<NmOptions>("{}").unwrap(), NmOptions::default());
+    }
+
+    #[test]
     fn who_has_kernels_for_what() {
         for precision in Precision::ALL {
             let is = |these: &[Precision]| these.contains(&precision);
             assert_eq!(NmAlgorithm::CudaCores.supports(precision), !is(&[Precision::F64]), "{precision}");
+            assert_eq!(NmAlgorithm::Dense.supports(precision), !is(&[Precision::F64]), "{precision}");
             let tensor_cores = !is(&[Precision::F32, Precision::F64]);
             assert_eq!(NmAlgorithm::TensorCores.supports(precision), tensor_cores, "{precision}");
             let sparse = is(&[Precision::F16, Precision::Bf16]);

@@ -6,7 +6,7 @@ use windrow_kernels::output::Output;
 use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
-use super::model::Sizes;
+use super::model::{Sizes, Sums};
 use super::operands::Operands;
 use super::staging::{Brought, Staging};
 use super::workspace::{Need, Workspace};
@@ -37,11 +37,11 @@ fn combine_entry() -> Result<&'static Entry, DeviceError> {
 }
 
 impl Shared {
-    /// Elements of the partial sums of a product of these sizes in `1 << parts_log2` parts.
-    pub(super) fn partial_elements(sizes: Sizes, parts_log2: u32) -> u64 {
-        match parts_log2 {
-            0 => 0,
-            log2 => (u64::from(sizes.m) << log2) * u64::from(ld_partial(sizes.n)),
+    /// Elements of the sums of a product of these sizes that are not finished.
+    pub(super) fn partial_elements(sizes: Sizes, sums: Sums) -> u64 {
+        match sums {
+            Sums::Finished => 0,
+            Sums::Partial { log2 } => (u64::from(sizes.m) << log2) * u64::from(ld_partial(sizes.n)),
         }
     }
 
@@ -56,14 +56,13 @@ impl Shared {
 
     /// Into how many parts a product may be divided: as many as would be best, if there is memory for their sums.
     pub(super) fn affordable(&self, sizes: Sizes, best_log2: u32) -> u32 {
-        let fits = |most| Self::partial_elements(sizes, best_log2) <= most;
+        let fits = |most| Self::partial_elements(sizes, Sums::of(best_log2, true)) <= most;
         if self.most_partial.is_none_or(fits) { best_log2 } else { 0 }
     }
 
     /// What a product of `m` rows launches, packed activations taken for granted.
-    pub(super) fn expected(&self, m: u32, kernel: &'static Entry, parts_log2: u32) -> Vec<&'static str> {
-        let combine = (parts_log2 > 0).then_some(self.combine);
-        let all = self.staging.expected_entry(m).into_iter().chain([kernel]).chain(combine);
+    pub(super) fn expected(&self, m: u32, kernel: Option<&'static Entry>, sums: Sums) -> Vec<&'static str> {
+        let all = self.staging.expected_entry(m).into_iter().chain(kernel).chain(self.combine(sums));
         all.map(|entry| entry.name).collect()
     }
 
@@ -71,18 +70,22 @@ impl Shared {
     pub(super) fn entries(
         &self,
         operands: &Operands,
-        kernel: &'static Entry,
-        parts_log2: u32,
+        kernel: Option<&'static Entry>,
+        sums: Sums,
     ) -> impl Iterator<Item = &'static Entry> {
-        let combine = (parts_log2 > 0).then_some(self.combine);
-        self.staging.entry(operands).into_iter().chain([kernel]).chain(combine)
+        self.staging.entry(operands).into_iter().chain(kernel).chain(self.combine(sums))
     }
 
-    /// The memory that a product in `1 << parts_log2` parts takes.
+    /// What finishes sums, if they are not.
+    fn combine(&self, sums: Sums) -> Option<&'static Entry> {
+        (sums != Sums::Finished).then_some(self.combine)
+    }
+
+    /// The memory that a product takes, beside what a library works with.
     ///
     /// # Errors
     /// [`PlanError::TooLarge`] for activations of 64 GiB, rows of 4 GiB, or more rows than can be brought.
-    pub(super) fn need(&self, operands: &Operands, sizes: Sizes, parts_log2: u32) -> Result<Need, PlanError> {
+    pub(super) fn need(&self, operands: &Operands, sizes: Sizes, sums: Sums) -> Result<Need, PlanError> {
         let rows = u64::from(self.staging.rows(operands));
         let brought = if self.staging.suit(operands) { 0 } else { rows };
         // The engine that copies rows counts in 64 bits.
@@ -101,7 +104,8 @@ impl Shared {
                 return Err(PlanError::TooLarge { what, found, limit, remedy });
             }
         }
-        Ok(Need { staged: self.staging.words(operands), partial: Self::partial_elements(sizes, parts_log2) })
+        let partial = Self::partial_elements(sizes, sums);
+        Ok(Need { staged: self.staging.words(operands), partial, scratch: 0 })
     }
 
     /// Activations as kernels read them.
@@ -122,12 +126,12 @@ impl Shared {
         unsafe { self.staging.bring(queue, operands, space.staged()) }
     }
 
-    /// Where the kernel writes, and how many elements further on each part does: `output` itself, or the partial sums
+    /// Where the program writes, and how many elements further on each part does: `output` itself, or the partial sums
     /// of a workspace.
-    pub(super) fn output(output: Output, parts_log2: u32, space: &Workspace) -> (Output, u64) {
+    pub(super) fn output(output: Output, sums: Sums, space: &Workspace) -> (Output, u64) {
         let n = ld_partial(output.n);
         let part_elements = u64::from(output.m) * u64::from(n);
-        if parts_log2 == 0 {
+        if sums == Sums::Finished {
             return (output, part_elements);
         }
         let flags = Output::flags(Default::default(), Default::default(), true);
@@ -136,29 +140,28 @@ impl Shared {
         (Output { c, bias: GlobalPtr::NULL, n, ldc: n, alpha, beta, flags, ..output }, part_elements)
     }
 
-    /// Queues the sum of the parts, if there are any.
+    /// Queues what adds up and finishes the sums, if they are not finished.
     ///
     /// # Errors
     /// [`DeviceError`].
     ///
     /// # Safety
     /// What was queued last wrote all parts where [`output`](Self::output) said; `output` is what was given there.
-    pub(super) unsafe fn combine(
+    pub(super) unsafe fn finish(
         &self,
         queue: &dyn Queue,
         output: Output,
-        (part_elements, parts_log2): (u64, u32),
+        (part_elements, sums): (u64, Sums),
         space: &Workspace,
     ) -> Result<(), DeviceError> {
-        if parts_log2 == 0 {
-            return Ok(());
-        }
-        let (partial, ld_partial, parts) = (space.partial(), ld_partial(output.n), 1 << parts_log2);
+        let Some(entry) = self.combine(sums) else { return Ok(()) };
+        let parts = 1 << sums.parts_log2();
+        let (partial, ld_partial) = (space.partial(), ld_partial(output.n));
         let params = NmCombineParams { output, partial, part_elements, ld_partial, parts };
         let rows = u64::from(output.m).div_ceil(u64::from(NmCombine::ROWS));
         let columns = u64::from(output.n).div_ceil(u64::from(NmCombine::COLUMNS));
         // SAFETY: all columns up to the leading dimension were written, by the caller's promise.
-        unsafe { launch(queue, self.combine, [rows, columns], &params) }
+        unsafe { launch(queue, entry, [rows, columns], &params) }
     }
 }
 
@@ -199,7 +202,10 @@ mod tests {
         let pattern = NmPattern::new(1, 2, 1).unwrap();
         let sizes = |m| Sizes { m, n: 98, inner: 8, pattern };
         // Two parts of 4 rows of 100 take 800 elements.
-        assert_eq!(Shared::partial_elements(sizes(4), 1), 800);
+        assert_eq!(Shared::partial_elements(sizes(4), Sums::of(1, true)), 800);
+        assert_eq!(Shared::partial_elements(sizes(4), Sums::of(0, true)), 0);
+        // One part that is not finished.
+        assert_eq!(Shared::partial_elements(sizes(4), Sums::of(0, false)), 400);
         for (m, spare, parts_log2) in [(4, None, 1), (4, Some(400), 1), (4, Some(399), 0), (2, Some(0), 1)] {
             assert_eq!(shared(spare).affordable(sizes(m), 1), parts_log2, "{m} rows, {spare:?}");
         }

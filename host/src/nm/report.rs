@@ -53,6 +53,10 @@ pub struct NmReport {
     pub copied: String,
     /// What a block takes at a time; none on the CPU.
     pub block: Option<NmBlock>,
+    /// What the model says of a dense product of as many rows; none on the CPU.
+    pub dense: Option<NmDense>,
+    /// Why none runs, though [`dense_fallback`](crate::NmSpmmBuilder::dense_fallback) allows it.
+    pub dense_refused: Option<String>,
     /// What was tried and how long each took, in microseconds; empty without autotuning.
     pub tuned: Vec<(String, f64)>,
     /// Entry points that a run of as many rows launches; empty on the CPU.
@@ -63,6 +67,26 @@ pub struct NmReport {
     pub device_bytes: u64,
     /// Time per stage, in the order in which they ran.
     pub stages: Vec<StageTime>,
+}
+
+/// What the model of kernels says of a dense product, with as many rows as a plan was made for, beside a sparse one.
+/// Operands are taken to be packed.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct NmDense {
+    /// Microseconds of a dense product by cuBLAS.
+    pub dense_us: f64,
+    /// Those of the plan's sparse product, or of the one in whose place the dense product came; none if that was asked
+    /// for.
+    pub sparse_us: Option<f64>,
+}
+
+impl NmDense {
+    /// Whether a dense product would be quicker.
+    #[must_use]
+    pub fn is_quicker(&self) -> bool {
+        self.sparse_us.is_some_and(|sparse_us| self.dense_us < sparse_us)
+    }
 }
 
 /// What a block of a product with N:M weights takes at a time: a tile of `C`, and a stage of the inner dimension.
@@ -112,6 +136,36 @@ impl NmReport {
         2.0 * real(wide(m)) * real(wide(self.cols)) * real(wide(self.kept_rows))
     }
 
+    /// What the model says of a dense product, and what came of it.
+    fn write_dense(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(dense) = &self.dense {
+            let us = dense.dense_us;
+            let is_dense = self.algorithm == NmAlgorithm::Dense;
+            write!(f, "dense          ")?;
+            match dense.sparse_us {
+                Some(sparse_us) if is_dense => {
+                    writeln!(f, "takes about {us:.0} µs by the model, the sparse product {sparse_us:.0} µs")
+                }
+                None => writeln!(f, "takes about {us:.0} µs by the model"),
+                Some(sparse_us) if dense.is_quicker() => {
+                    let see = if self.dense_refused.is_none() { "; see dense_fallback" } else { "" };
+                    writeln!(
+                        f,
+                        "a dense product would be quicker: about {us:.0} µs by the model, this product \
+                         {sparse_us:.0} µs{see}"
+                    )
+                }
+                Some(sparse_us) => {
+                    writeln!(f, "would take about {us:.0} µs by the model, this product {sparse_us:.0} µs")
+                }
+            }?;
+        }
+        match &self.dense_refused {
+            Some(why) => writeln!(f, "no fallback    {why}"),
+            None => Ok(()),
+        }
+    }
+
     /// Share of the weights that is not kept.
     #[must_use]
     pub fn sparsity(&self) -> f64 {
@@ -146,6 +200,7 @@ impl fmt::Display for NmReport {
                 block.intensity()
             )?;
         }
+        self.write_dense(f)?;
         if self.copied != "nothing" {
             writeln!(f, "copied         {}", self.copied)?;
         }

@@ -46,6 +46,15 @@ pub(super) struct Bringing {
 }
 
 impl Bringing {
+    /// Leading dimension of `m` rows of activations, as callers may be expected to have it, and the number of rows as
+    /// they lie.
+    pub(super) fn shape(self, m: u32) -> (u32, u32) {
+        match self.layout {
+            ActivationLayout::RowMajor => (self.inner, m),
+            ActivationLayout::KMajor => (m.next_multiple_of(STAGE_TILE), self.inner),
+        }
+    }
+
     /// Whether they are others when they are brought, widened or rounded to tf32: then they always are.
     fn changes(self) -> bool {
         let widened = self.read_as == ReadAs::KMajorF32 && self.precision != Precision::F32;

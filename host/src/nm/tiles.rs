@@ -5,7 +5,7 @@ use windrow_kernels::nm::NmTile;
 use windrow_kernels::{ENTRIES, Entry, Variant};
 use windrow_preprocess::nm::BlockShape;
 
-use super::model::{Capacity, Instance, Sizes, by_cost};
+use super::model::{Capacity, Instance, Program, Sizes, by_cost};
 use super::options::NmPacking;
 use crate::costs::NmCudaCoreCosts;
 use crate::num::{gcd, index, narrow, real, wide};
@@ -100,12 +100,8 @@ fn shape(
 }
 
 impl Instance for Choice {
-    fn entry(&self) -> &'static Entry {
-        self.entry
-    }
-
-    fn tile(&self) -> NmTile {
-        self.tile
+    fn program(&self) -> Program {
+        Program::Kernel { entry: self.entry, tile: self.tile }
     }
 
     fn stages(&self, sizes: Sizes) -> usize {
@@ -116,7 +112,6 @@ impl Instance for Choice {
         4
     }
 
-    /// In clock cycles of a multiprocessor.
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let Self { entry, tile, shape } = self;
         let costs = &capacity.cuda_cores;
@@ -136,7 +131,9 @@ impl Instance for Choice {
             log2 => costs.combine_cycles + sizes.combined_bytes(log2) / costs.combine_bytes_per_cycle,
         };
         let rounds = per_multiprocessor / f64::from(entry.min_blocks).max(1.0);
-        per_multiprocessor * products / efficiency + costs.block_cycles * rounds.ceil() + combine
+        let cycles =
+            per_multiprocessor * products / efficiency + costs.block_cycles * rounds.ceil() + combine;
+        cycles / costs.cycles_per_ns
     }
 }
 
@@ -188,6 +185,23 @@ mod tests {
                 assert_eq!(best.shape.packed, keep <= 12);
                 assert!(best.shape.kept_per_stage >= 16, "{:?}", best.shape);
             }
+        }
+    }
+
+    /// Microseconds on an H200.
+    #[test]
+    fn the_model_is_near_to_what_was_measured() {
+        for (m, n, k, keep, took) in [
+            (4096, 4096, 4096, 16, 1439.4),
+            (4096, 4096, 4096, 4, 404.5),
+            (1024, 4096, 11_008, 8, 520.5),
+            (256, 11_008, 4096, 12, 224.9),
+            (512, 2048, 2048, 16, 59.3),
+            (512, 1024, 1024, 8, 11.8),
+        ] {
+            let sizes = sizes(m, n, k, (keep, 32, 32));
+            let ratio = choices(sizes, H200, NmPacking::Auto)[0].least_cost(sizes, H200) / 1e3 / took;
+            assert!((0.8..1.25).contains(&ratio), "{m} × {n} × {k}, {keep}:32: {ratio:.2}");
         }
     }
 

@@ -1,13 +1,11 @@
 //! Operands made up, to time instances of a kernel on.
 
 use windrow_formats::memory::try_collect;
-use windrow_kernels::nm::STAGE_TILE;
 use windrow_kernels::output::OutputType;
 
 use super::kernels::Kernels;
 use super::model::Sizes;
 use super::operands::Operands;
-use super::options::ActivationLayout;
 use super::staging::Bringing;
 use crate::activation::Activation;
 use crate::device::{Device, DeviceBuffer, Runner};
@@ -28,18 +26,10 @@ pub(super) struct Scratch {
     _c: DeviceBuffer<f32>,
 }
 
-/// Leading dimension of `A`, as callers may be expected to have it, and the number of its rows.
-fn shape_of(bringing: &Bringing, m: u32) -> (u32, u32) {
-    match bringing.layout {
-        ActivationLayout::RowMajor => (bringing.inner, m),
-        ActivationLayout::KMajor => (m.next_multiple_of(STAGE_TILE), bringing.inner),
-    }
-}
-
 impl Scratch {
     /// The memory that operands take.
     pub(super) fn sizes(bringing: &Bringing, sizes: Sizes) -> Vec<ArraySize> {
-        let (lda, rows) = shape_of(bringing, sizes.m);
+        let (lda, rows) = bringing.shape(sizes.m);
         let mut arrays = Vec::new();
         let bytes = u64::from(lda) * u64::from(rows) * u64::from(bringing.precision.bytes());
         push(&mut arrays, "a", bytes);
@@ -53,7 +43,7 @@ impl Scratch {
     /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory),
     /// [`DeviceError::Driver`](crate::DeviceError::Driver).
     pub(super) fn new(device: &Device, bringing: &Bringing, sizes: Sizes) -> Result<Self, NmError> {
-        let (lda, rows) = shape_of(bringing, sizes.m);
+        let (lda, rows) = bringing.shape(sizes.m);
         let c = DeviceBuffer::alloc(device, index(u64::from(sizes.m) * u64::from(sizes.n)), "scratch of C")?;
         let elements = index(u64::from(lda) * u64::from(rows));
         // The device is asked first: what it has no room for, the host need not make.

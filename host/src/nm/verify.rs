@@ -195,8 +195,11 @@ impl<V: Value> Check<'_, V> {
     /// `|got − act(x)|` in units of the bound; infinite where only one of the two is finite and none may
     /// overflow.
     fn ratio<C: Element>(&self, got: f64, &Sum { x, scale, reach }: &Sum) -> f64 {
-        let tensor_cores =
-            matches!(self.plan.report.algorithm, NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores);
+        let tensor_cores = match self.plan.report.algorithm {
+            NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores => true,
+            NmAlgorithm::Dense => self.plan.precision.has_tile_kernels(),
+            NmAlgorithm::Auto | NmAlgorithm::CudaCores => false,
+        };
         let unit = if tensor_cores { UNIT_MMA } else { UNIT_FMA };
         let want = in_f64(self.activation, x);
         let roundings = real(wide(self.weights.kept_rows())) + 5.0;

@@ -8,11 +8,12 @@ use crate::error::DeviceError;
 use crate::num::{index, wide};
 use crate::plan::{ArraySize, push};
 
-/// Elements that a run needs: words of activations that are brought, and f32 of partial sums.
+/// What a run needs: words of activations that are brought, f32 of partial sums, and bytes that a library works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) staged: u64,
     pub(super) partial: u64,
+    pub(super) scratch: u64,
 }
 
 impl Need {
@@ -21,6 +22,7 @@ impl Need {
         let mut sizes = Vec::new();
         push(&mut sizes, "staged_a", self.staged.saturating_mul(4));
         push(&mut sizes, "partial", self.partial.saturating_mul(4));
+        push(&mut sizes, "library", self.scratch);
         sizes
     }
 }
@@ -33,6 +35,7 @@ pub(super) struct Workspace {
     device: Device,
     staged: DeviceBuffer<u32>,
     partial: DeviceBuffer<f32>,
+    scratch: DeviceBuffer<u8>,
 }
 
 impl Workspace {
@@ -43,12 +46,15 @@ impl Workspace {
             device: device.clone(),
             staged: DeviceBuffer::alloc(device, index(need.staged), STAGED)?,
             partial: DeviceBuffer::alloc(device, index(need.partial), PARTIAL)?,
+            scratch: DeviceBuffer::alloc(device, index(need.scratch), SCRATCH)?,
         })
     }
 
     /// Whether it has what a run needs.
     pub(super) fn has(&self, need: Need) -> bool {
-        need.staged <= wide(self.staged.len()) && need.partial <= wide(self.partial.len())
+        need.staged <= wide(self.staged.len())
+            && need.partial <= wide(self.partial.len())
+            && need.scratch <= wide(self.scratch.len())
     }
 
     /// Makes it large enough; what it held is gone.
@@ -57,11 +63,12 @@ impl Workspace {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn reserve(&mut self, need: Need) -> Result<(), DeviceError> {
         grow(&self.device, &mut self.staged, need.staged, STAGED)?;
-        grow(&self.device, &mut self.partial, need.partial, PARTIAL)
+        grow(&self.device, &mut self.partial, need.partial, PARTIAL)?;
+        grow(&self.device, &mut self.scratch, need.scratch, SCRATCH)
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.staged.bytes() + self.partial.bytes()
+        self.staged.bytes() + self.partial.bytes() + self.scratch.bytes()
     }
 
     /// Activations that were brought.
@@ -73,10 +80,16 @@ impl Workspace {
     pub(super) fn partial(&self) -> GlobalPtr<f32> {
         self.partial.pointer()
     }
+
+    /// Address and bytes of what a library works with.
+    pub(super) fn scratch(&self) -> (u64, u64) {
+        (self.scratch.address(), self.scratch.bytes())
+    }
 }
 
 const STAGED: &str = "staged activations";
 const PARTIAL: &str = "partial sums";
+const SCRATCH: &str = "the workspace of a library";
 
 fn grow<T: Pod>(
     device: &Device,

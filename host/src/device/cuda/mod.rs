@@ -4,6 +4,7 @@
 //! primary context, one stream, in which all work of the device is ordered, a second one that forks off it and joins it
 //! again, and the modules of kernels that it has used so far.
 
+mod cublas;
 mod event;
 mod fence;
 mod fork;
@@ -17,7 +18,7 @@ mod queue;
 mod staging;
 mod tensor_map;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
 use windrow_kernels::Entry;
@@ -27,11 +28,13 @@ pub(in crate::device) use event::CudaEvent;
 pub(crate) use fence::CudaFence;
 pub(super) use probe::{count, driver_version};
 
+use super::dense_library::DenseLibrary;
 use super::machine::{Description, Lies, Machine};
 use super::queue::Queue;
 use super::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
 use crate::num::wide;
+use cublas::CuBlas;
 use gpu::Gpu;
 use kernels::Kernels;
 use pool::Pool;
@@ -54,6 +57,8 @@ struct CudaMachine {
     others: Mutex<Others>,
     /// Made by the first large upload.
     staging: Mutex<Option<Staging>>,
+    /// Loaded by the first plan that asks for it; else why it could not be.
+    cublas: OnceLock<Result<Arc<CuBlas>, String>>,
 }
 
 /// The queues beside the own one, whose marks memory is freed behind.
@@ -129,7 +134,9 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     let own: Arc<dyn Queue> = Arc::<CudaQueue>::clone(&lane);
     let (others, staging) = (Mutex::default(), Mutex::new(None));
     let pool = gpu.with_context(|| Ok(Pool::create(device, memory_total)))?;
-    let machine = CudaMachine { gpu, memory_total, multiprocessors, pool, lane, own, others, staging };
+    let cublas = OnceLock::new();
+    let machine =
+        CudaMachine { gpu, memory_total, multiprocessors, pool, lane, own, others, staging, cublas };
     Ok((description, Box::new(machine)))
 }
 
@@ -311,6 +318,15 @@ impl Machine for CudaMachine {
 
     fn load_kernels(&self) -> Result<(), DeviceError> {
         self.gpu.with_context(|| self.gpu.kernels.load_all())
+    }
+
+    fn dense_library(&self) -> Result<Arc<dyn DenseLibrary>, String> {
+        let load = || {
+            self.gpu.bind().map_err(|error| error.to_string())?;
+            CuBlas::load(&self.gpu).map(Arc::new)
+        };
+        let loaded = self.cublas.get_or_init(load).clone()?;
+        Ok(loaded)
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {

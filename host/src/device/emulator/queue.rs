@@ -14,6 +14,8 @@ use windrow_simt::GlobalPtr;
 use windrow_simt::emulator::{Launch, Memory, Schedule, Thread, Violation};
 
 use super::{host_access, unordered};
+#[cfg(test)]
+use crate::device::dense_library::DenseProduct;
 use crate::device::event::Event;
 use crate::device::fence::Fence;
 use crate::device::machine::Prepared;
@@ -62,11 +64,16 @@ struct Asked {
 
 #[derive(Clone)]
 enum Work {
-    Zero { address: u64, bytes: u64 },
+    Zero {
+        address: u64,
+        bytes: u64,
+    },
     Launch(Prepared),
     Fork,
     Beside(Prepared),
     Join,
+    #[cfg(test)]
+    Dense(DenseProduct),
 }
 
 /// Two streams. Where nothing orders them, one of them waits for the join, which one the schedule decides: a launch
@@ -175,6 +182,12 @@ impl EmulatorQueue {
                 self.catch_up(thread)?;
                 let zeroed = self.core.memory.zero(GlobalPtr::<u8>::from_address(address), index(bytes));
                 zeroed.map_err(|error| host_access(&error))
+            }
+            #[cfg(test)]
+            Work::Dense(product) => {
+                self.catch_up(thread)?;
+                super::dense_library::multiply(&self.core.memory, &product)
+                    .map_err(|error| host_access(&error))
             }
             Work::Launch(prepared) => match self.main_waits() && self.put_off(thread, &prepared) {
                 true => Ok(()),
@@ -295,6 +308,11 @@ impl EmulatorQueue {
 }
 
 impl Queue for EmulatorQueue {
+    #[cfg(test)]
+    fn multiply_densely(&self, product: &DenseProduct) -> Result<(), DeviceError> {
+        self.ask(Work::Dense(*product))
+    }
+
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.ask(Work::Zero { address, bytes })
     }

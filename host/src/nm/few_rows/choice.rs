@@ -4,7 +4,7 @@
 use windrow_kernels::nm::{FEW_ROWS_DEPTH, FEW_ROWS_TURNS, FEW_ROWS_WARPS, NmFewRowsParams, NmTile};
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
-use crate::nm::model::{Capacity, Instance, Sizes};
+use crate::nm::model::{Capacity, Instance, Program, Sizes};
 use crate::nm::warpgroups::keeps_two_of_four;
 use crate::num::{index, narrow, real};
 use crate::options::Precision;
@@ -92,12 +92,8 @@ pub(in crate::nm) fn choices(
 }
 
 impl Instance for Choice {
-    fn entry(&self) -> &'static Entry {
-        self.entry
-    }
-
-    fn tile(&self) -> NmTile {
-        self.tile
+    fn program(&self) -> Program {
+        Program::Kernel { entry: self.entry, tile: self.tile }
     }
 
     fn stages(&self, _: Sizes) -> usize {
@@ -182,7 +178,7 @@ mod tests {
                 warpgroups::sparse_choices(Precision::F16, asked, (&weights, Filler::Any), |_| true).unwrap();
             let mut found: Vec<(f64, &str)> = Vec::new();
             let mut push = |instance: &dyn Instance| {
-                found.push((instance.least_cost(sizes, capacity()), instance.entry().name));
+                found.push((instance.least_cost(sizes, capacity()), instance.program().name()));
             };
             all.iter().for_each(|candidate| push(&candidate.choice));
             choices(Precision::F16, sizes, capacity(), [false, true]).iter().for_each(|choice| push(choice));

@@ -9,7 +9,7 @@ use windrow_kernels::nm::{
 use windrow_kernels::{ENTRIES, Entry, Variant};
 use windrow_preprocess::nm::{Filler, Fours};
 
-use crate::nm::model::{Capacity, Instance, Sizes};
+use crate::nm::model::{Capacity, Instance, Program, Sizes};
 use crate::num::{index, narrow};
 use crate::options::Precision;
 
@@ -152,12 +152,8 @@ impl Choice {
 }
 
 impl Instance for Choice {
-    fn entry(&self) -> &'static Entry {
-        self.entry
-    }
-
-    fn tile(&self) -> NmTile {
-        self.tile
+    fn program(&self) -> Program {
+        Program::Kernel { entry: self.entry, tile: self.tile }
     }
 
     fn stages(&self, _: Sizes) -> usize {
