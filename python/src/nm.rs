@@ -19,8 +19,9 @@ use crate::result::{Turn, check_beta, in_host_memory, on_device};
 
 /// A plan for products with N:M weights, `C = act(alpha·A·W + beta·C + bias)`: a pruned layer with dense activations.
 ///
-/// `NmSpmm(W, device, rows=1024, precision="f32", …)`: `rows` of `A` that most products have; more keywords are the
-/// fields of the library's `NmOptions`.
+/// `NmSpmm(W, device, rows=1024, precision="f32", dense_fallback=False, …)`: `rows` of `A` that most products have,
+/// and whether cuBLAS may multiply densely where that is quicker; more keywords are the fields of the library's
+/// `NmOptions`.
 ///
 /// >>> W = windrow.NmWeights.prune(numpy.arange(16.0).reshape(4, 4), (1, 2, 4))
 /// >>> windrow.NmSpmm(W, "cpu").mm(numpy.ones((1, 4), dtype="f4"))

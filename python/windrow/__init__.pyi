@@ -264,6 +264,7 @@ class NmSpmm:
         precision: Precision = "f32",
         algorithm: str = "auto",
         scale: float = 1.0,
+        dense_fallback: bool = False,
         memory_limit: int | None = None,
         **options: Any,
     ) -> NmSpmm: ...

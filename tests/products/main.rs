@@ -28,6 +28,7 @@ mod memory_limits;
 mod merge_path;
 mod nm_case;
 mod nm_choice;
+mod nm_dense;
 mod nm_instances;
 mod nm_on_device;
 mod nm_spmm;

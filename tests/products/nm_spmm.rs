@@ -23,7 +23,7 @@ fn activation(case: &NmCase) -> Activation {
     }
 }
 
-fn layout(case: &NmCase) -> ActivationLayout {
+pub(crate) fn layout(case: &NmCase) -> ActivationLayout {
     match case.layout {
         NmLayout::RowMajor => ActivationLayout::RowMajor,
         NmLayout::KMajor => ActivationLayout::KMajor,
@@ -77,6 +77,7 @@ fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32> + Output>(
     let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{}: {error}", context()));
     let unit = match plan.report().algorithm {
         NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores => UNIT_MMA,
+        NmAlgorithm::Dense if plan.precision() != Precision::F32 => UNIT_MMA,
         _ => UNIT_FMA,
     };
     let case = rounded.with_c_rounded_to::<C>();
@@ -95,7 +96,7 @@ fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32> + Output>(
 }
 
 /// Runs a case in the types of `precision`, the type of `C` by turns.
-fn run(plan: &NmSpmmPlan, case: &NmCase, at: usize) -> Comparison {
+pub(crate) fn run(plan: &NmSpmmPlan, case: &NmCase, at: usize) -> Comparison {
     fn with<E: Element<Sum = f32>>(
         plan: &NmSpmmPlan,
         case: &NmCase,
@@ -118,7 +119,7 @@ fn run(plan: &NmSpmmPlan, case: &NmCase, at: usize) -> Comparison {
 }
 
 /// Those that products with N:M weights have.
-fn precisions() -> impl Iterator<Item = Precision> {
+pub(crate) fn precisions() -> impl Iterator<Item = Precision> {
     Precision::ALL.into_iter().filter(|&precision| NmAlgorithm::Auto.supports(precision))
 }
 

@@ -96,14 +96,19 @@ pub(crate) struct NmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, cuda-cores, tensor-cores (tf32, f16 and bf16), or sparse-tensor-cores (f16 and
-    /// bf16: 2:4 and its like, and on compute capability 9.0 any half of the rows or fewer).
+    /// How to compute on a GPU: auto, cuda-cores, tensor-cores (tf32, f16 and bf16), sparse-tensor-cores (f16 and
+    /// bf16: 2:4 and its like, and on compute capability 9.0 any half of the rows or fewer); dense for cuBLAS.
     #[arg(long, short, value_name = "NAME", default_value_t = NmAlgorithm::Auto)]
     pub(crate) algorithm: NmAlgorithm,
 
     /// Promise that A has no infinity and no NaN: auto may then take sparse Tensor Cores for more patterns.
     #[arg(long)]
     pub(crate) finite: bool,
+
+    /// Let cuBLAS multiply densely where the model says that this is quicker, or with --autotune where it was. What is
+    /// not finite in A then makes its whole row of C NaN.
+    #[arg(long, conflicts_with = "kernel")]
+    pub(crate) dense_fallback: bool,
 
     /// Whether a GPU packs the columns of A that a block of W names: auto, packed or plain.
     #[arg(long, value_name = "NAME", default_value_t = NmPacking::Auto)]

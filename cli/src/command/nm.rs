@@ -320,6 +320,7 @@ fn plan(
         .scale(args.scale)
         .algorithm(args.algorithm)
         .finite_activations(args.finite)
+        .dense_fallback(args.dense_fallback)
         .packing(args.packing)
         .autotune(args.autotune);
     if let Some(limit) = args.memory.limit {

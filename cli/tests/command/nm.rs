@@ -129,6 +129,12 @@ fn what_does_not_fit_is_said() {
     nm(&["--shape", "4x4x4", "--pattern", "2:4", "--vector", "0"]).failed(2, &["in vectors of 0"]);
     nm(&["--shape", "4x4x4", "--pattern", "2:4", "--algorithm", "tensor-cores"])
         .failed(2, &["by tensor-cores do not support precision f32"]);
+    let dense = &["--shape", "4x4x4", "--pattern", "2:4", "--algorithm", "dense"];
+    let missing = "a dense product needs cuBLAS: it multiplies on CUDA devices, and the plan is for the CPU";
+    nm(dense).failed(2, &[missing]);
+    nm(&["--shape", "4x4x4", "--pattern", "2:4", "--dense-fallback"])
+        .succeeded()
+        .says(&["no fallback", "the plan is for the CPU"]);
     nm(&["--shape", "4x4x4", "--pattern", "2:4", "--memory-limit", "8"])
         .failed(6, &["the plan needs", "the limit is 8"]);
     nm(&["--shape", "4x4x4", "--pattern", "2:4", "--save", &folder.path("a.bin")])

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct NmCudaCoreCosts {
     /// Sparsity from which on columns are packed unless told.
     pub packed_from: f64,
-    /// Of the cycles in which the others are counted, those that pass in a nanosecond: fewer than the clock has, for not
-    /// every one makes products where instances reach their share of the best.
+    /// Of the cycles in which the others are counted, those that pass in a nanosecond: fewer than the clock has, for
+    /// not every one makes products where instances reach their share of the best.
     pub cycles_per_ns: f64,
     /// Products of an FMA that a multiprocessor makes in a cycle.
     pub fmas_per_cycle: f64,
@@ -90,15 +90,15 @@ pub struct NmFewRowsCosts {
     pub fill_ns: f64,
 }
 
-/// What a dense product costs by a library, cuBLAS, as if its kernels were of a few sizes of tiles, and `k` divided where
-/// that is quicker.
+/// What a dense product costs by cuBLAS, as if its kernels were of a few sizes of tiles, and `k` divided where that is
+/// quicker.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NmDenseCosts {
     /// Operations of f16 and bf16 that a multiprocessor makes in a nanosecond.
     pub half_flop_per_ns: f64,
-    /// Operations of tf32.
+    /// Operations of tf32, each on elements of four bytes.
     pub tf32_flop_per_ns: f64,
     /// Operations of f32, on CUDA cores.
     pub f32_flop_per_ns: f64,
@@ -220,8 +220,8 @@ impl NmFewRowsCosts {
 }
 
 impl NmDenseCosts {
-    /// Fitted to cuBLAS 12 and 13, warm: f16 and bf16 from 128 to 8192 rows of layers of 2048 to 12,288 rows and columns
-    /// within a quarter, f32 within an eighth, tf32 of 1024 rows and more within a quarter.
+    /// Fitted to cuBLAS with a warm cache: f16 and bf16 from 128 to 8192 rows, layers of 2048 to 12,288 rows and
+    /// columns, within a quarter, f32 within an eighth, tf32 of 1024 rows and more within a quarter.
     pub(super) const H200: Self = Self {
         half_flop_per_ns: 7200.0,
         tf32_flop_per_ns: 3200.0,
@@ -233,8 +233,8 @@ impl NmDenseCosts {
         least_ns: 8000.0,
     };
 
-    /// For a GPU with so many times the clock and the memory rate. Tensor Cores of a multiprocessor do half as much in a
-    /// cycle on 8.0 as on 9.0, and a quarter on GPUs for desktops.
+    /// For a GPU with so many times the clock and the memory rate. Tensor Cores of a multiprocessor do half as much in
+    /// a cycle on 8.0 as on 9.0, and a quarter on GPUs for desktops.
     pub(super) fn scaled(mut self, clock: f64, memory: f64, compute_capability: Option<(u32, u32)>) -> Self {
         let (tensor_cores, cores) = match compute_capability {
             Some((8, 0)) => (0.5, 0.5),

@@ -107,8 +107,9 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
     /// `C` that cuBLAS does not write. New values on the device ([`replace_values_on`]) take 4 bytes for each row and
     /// vector, or part of it that a multiple of its length has in common with 64 columns.
     ///
-    /// What is not finite in `A` then makes its whole row of `C` not a number, as in a dense product: also where its row
-    /// of the weights was dropped, for 0·∞ is none. Who asks for this accepts that.
+    /// What is not finite in `A` then makes its whole row of `C` not a number, as in a dense product: also where its
+    /// row of the weights was dropped, for 0·∞ is none. Who asks for this accepts that, and need not promise
+    /// [finite activations](Self::finite_activations).
     ///
     /// cuBLAS, of CUDA 12 or later, is loaded when the first such plan is made. Where it is not, on the emulator and on
     /// the CPU the product is sparse, and [`NmReport::dense_refused`] says why. Where a [`kernel`](Self::kernel) is

@@ -41,8 +41,8 @@ impl GpuNm {
     ///
     /// # Errors
     /// [`NmError::NoKernel`] for a kernel that there is not for these weights,
-    /// [`NmError::NoTensorCores`] if Tensor Cores were asked for and have none, [`NmError::NoLibrary`] if a dense product
-    /// was and its library is not there; [`PlanError::TooLarge`],
+    /// [`NmError::NoTensorCores`] if Tensor Cores were asked for and have none, [`NmError::NoLibrary`] if a dense
+    /// product was and its library is not there; [`PlanError::TooLarge`],
     /// [`PlanError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn build<V: Sync>(
         Wanted { weights, values, options, costs }: Wanted<'_, V>,

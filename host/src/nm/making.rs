@@ -250,7 +250,8 @@ impl<V: Sync> Making<'_, V> {
         }
     }
 
-    /// Uploads the first of the instances, a dense product in its place, or the quickest of a few, and notes what it is.
+    /// Uploads the first of the instances, a dense product in its place, or the quickest of a few, and notes what it
+    /// is.
     fn finish(
         mut self,
         first: Laid,

@@ -126,7 +126,7 @@ impl Program {
 /// Where a program leaves its sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sums {
-    /// In `C`, finished.
+    /// In `C`, after all that is done to them.
     Finished,
     /// In `1 << log2` parts of the product, in a workspace: another launch adds them up and finishes them.
     Partial { log2: u32 },

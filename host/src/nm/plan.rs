@@ -42,7 +42,8 @@ use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 /// # Not-a-number
 /// An element of `A` that is not finite reaches only its row of `C`, and there only the columns whose vectors
 /// keep its row of `W`; on sparse Tensor Cores that were asked for, where a pattern keeps fewer than two of four
-/// rows, also others ([`NmAlgorithm::SparseTensorCores`](super::NmAlgorithm::SparseTensorCores)). What `C` held before
+/// rows, also others ([`NmAlgorithm::SparseTensorCores`](super::NmAlgorithm::SparseTensorCores)), and in a dense
+/// product that was asked for or allowed all ([`NmAlgorithm::Dense`](super::NmAlgorithm::Dense)). What `C` held before
 /// does not matter if β = 0.
 pub struct NmSpmmPlan {
     pub(super) inner: usize,
@@ -298,7 +299,8 @@ impl NmSpmmPlan {
     /// to be captured into a graph, or timed. Waits until what was made is there. Nothing is left to do on the CPU.
     ///
     /// Rows of a k-major `A` are expected to begin at multiples of 16 bytes; where they do not, the first run makes
-    /// memory for an `A` that is brought, unless the precision is one in which it always is.
+    /// memory for an `A` that is brought, unless the precision is one in which it always is. A plan that runs cuBLAS
+    /// multiplies zeros, if there is memory for them, so that the library has its kernels loaded.
     ///
     /// # Errors
     /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,

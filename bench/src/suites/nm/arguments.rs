@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Whether columns of A are packed: auto, packed, plain.
     #[arg(long, value_name = "PACKING", value_delimiter = ',', default_value = "auto")]
     packings: Vec<NmPacking>,
-    /// The algorithm on a GPU: auto, cuda-cores, tensor-cores, sparse-tensor-cores.
+    /// The algorithm on a GPU: auto, cuda-cores, tensor-cores, sparse-tensor-cores, dense.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     algorithm: NmAlgorithm,
     /// One kernel by its name, instead of the model's choice.
@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// Promise plans that activations are finite, as they are here.
     #[arg(long)]
     finite: bool,
+    /// Let plans run cuBLAS where a dense product is quicker.
+    #[arg(long, conflicts_with = "kernel")]
+    dense_fallback: bool,
     /// Let every plan try a few kernels.
     #[arg(long)]
     autotune: bool,
@@ -105,6 +108,7 @@ impl Arguments {
             algorithm: self.algorithm,
             kernel: self.kernel.clone(),
             finite: self.finite,
+            dense_fallback: self.dense_fallback,
             autotune: self.autotune,
             seed: self.common.seed,
             sampling: self.common.sampling(),

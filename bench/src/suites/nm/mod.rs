@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) kernel: Option<String>,
     /// Whether plans are promised that activations are finite.
     pub(crate) finite: bool,
+    /// Whether plans may run cuBLAS where a dense product is quicker.
+    pub(crate) dense_fallback: bool,
     /// Whether plans try a few kernels.
     pub(crate) autotune: bool,
     /// Seed of weights and activations.
@@ -205,7 +207,8 @@ impl Suite for Nm {
             asked => format!(", {asked}"),
         };
         let finite = if self.options.finite { ", finite" } else { "" };
-        let asked = format!("{algorithm}{kernel}{finite}{tuned}{}", l2.suffix());
+        let fallback = if self.options.dense_fallback { ", or dense" } else { "" };
+        let asked = format!("{algorithm}{kernel}{finite}{fallback}{tuned}{}", l2.suffix());
         format!("{shape}, {n}:{m} L {l}, {precision}, {layout}, packing {packing}{asked}")
     }
 
@@ -265,6 +268,7 @@ impl Product<'_> {
         let builder = NmSpmm::builder(&weights).rows(m).precision(precision).layout(layout).packing(packing);
         let builder = builder.algorithm(self.options.algorithm).autotune(self.options.autotune);
         let builder = builder.finite_activations(self.options.finite);
+        let builder = builder.dense_fallback(self.options.dense_fallback);
         let builder = match &self.options.kernel {
             Some(kernel) => builder.kernel(kernel),
             None => builder,

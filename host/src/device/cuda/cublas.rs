@@ -47,8 +47,8 @@ fn called(call: &'static str, status: cb::cublasStatus_t) -> Result<(), DeviceEr
     }
 }
 
-/// Why the library cannot be used, if so. cudarc panics where the library or a function is missing, so this comes before
-/// any other call of it.
+/// Why the library cannot be used, if so. cudarc panics where the library or a function is missing, so this comes
+/// before any other call of it.
 fn missing() -> Option<String> {
     // SAFETY: loads the library, whose initialisers are meant for that, and keeps it only where it is there. No symbol
     // is called through the type given here.

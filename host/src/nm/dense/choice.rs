@@ -28,7 +28,7 @@ const PADDING: u32 = 64;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::nm) struct Choice {
     pub(super) precision: Precision,
-    /// How activations lie.
+    /// How activations lie, and are read.
     pub(super) layout: ActivationLayout,
     /// Rows of the weights.
     pub(super) inner: u32,

@@ -35,7 +35,7 @@ fn dense(weights: &VectorNm<f32>) -> NmSpmmBuilder<'_, VectorNm<f32>> {
 fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32>>(
     plan: &NmSpmmPlan,
     run: &Epilogue<'_, f32, [f32]>,
-) -> Vec<f32> {
+) -> Vec<f64> {
     let (device, m) = (plan.device(), 5);
     let (k, n) = plan.shape();
     let (rows, cols) = plan.layout().stored(m, k);
@@ -46,10 +46,10 @@ fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32>>(
     let mut c = DeviceMatrix::from_buffer(old, m, n, n + 3).unwrap();
     let bias = run.bias.map(|bias| DeviceBuffer::from_slice(device, bias).unwrap());
     plan.run_into(&run.with_bias(bias.as_ref()), &a, &mut c).unwrap();
-    c.buffer().to_vec().unwrap().into_iter().map(|x| x.to_f64() as f32).collect()
+    c.buffer().to_vec().unwrap().into_iter().map(|x| x.to_f64()).collect()
 }
 
-fn run<C: Element<Sum = f32>>(plan: &NmSpmmPlan, run: &Epilogue<'_, f32, [f32]>) -> Vec<f32> {
+fn run<C: Element<Sum = f32>>(plan: &NmSpmmPlan, run: &Epilogue<'_, f32, [f32]>) -> Vec<f64> {
     match plan.precision() {
         Precision::F16 => run_typed::<f16, C>(plan, run),
         Precision::Bf16 => run_typed::<bf16, C>(plan, run),
@@ -69,7 +69,7 @@ fn same(plan: &NmSpmmPlan, other: &NmSpmmPlan, bias: &[f32]) {
         Epilogue { activation: Activation::Relu, beta: 1.0, ..with_bias },
         Epilogue { gated: true, ..plain },
     ] {
-        let bits = |of: Vec<f32>| of.into_iter().map(|x| x + 0.0).collect::<Vec<_>>();
+        let bits = |of: Vec<f64>| of.into_iter().map(|x| x + 0.0).collect::<Vec<_>>();
         let context = || format!("{epilogue:?}\n{}", plan.report());
         assert_eq!(bits(run::<f32>(plan, &epilogue)), bits(run::<f32>(other, &epilogue)), "{}", context());
         assert_eq!(bits(run::<f16>(plan, &epilogue)), bits(run::<f16>(other, &epilogue)), "{}", context());
