@@ -1,6 +1,6 @@
 //! Element types of `A` and `B`: how their bits become the numbers that kernels multiply.
 
-use windrow_simt::{GlobalPtr, Simt, Word};
+use windrow_simt::{GlobalPtr, HalfElement, Simt, Word};
 
 use crate::output::Summed;
 use crate::real::Real;
@@ -103,6 +103,14 @@ impl Element for Bf16 {
     fn widen_vector<S: Simt>(_: &S, vector: [u32; 4]) -> [f32; 8] {
         eight(vector.map(|pair| [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]))
     }
+}
+
+impl HalfElement for F16 {
+    const BF16: bool = false;
+}
+
+impl HalfElement for Bf16 {
+    const BF16: bool = true;
 }
 
 impl Element for F32 {

@@ -47,7 +47,7 @@ pub use tensor_cores::{
 pub use warpgroups::{
     Activations, NmKept, NmPacked, NmPickedParams, NmSparse, NmSparseParams, Picked, RUN_COLUMNS, RowMajor,
     SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_VALUE_BYTES, STAGE_SLOTS, StageWeights, TwoOfFour,
-    WHOLE_VALUE_BYTES, WarpgroupElement, WarpgroupWork, Warpgroups, Whole, picked_order_index,
-    sparse_metadata_at, sparse_value_index, whole_value_index,
+    WHOLE_VALUE_BYTES, WarpgroupWork, Warpgroups, Whole, picked_order_index, sparse_metadata_at,
+    sparse_value_index, whole_value_index,
 };
 pub use weights::{NOT_KEPT, NmWeights, NmWeightsParams};

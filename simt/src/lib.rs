@@ -34,5 +34,5 @@ pub mod ptx;
 pub use machine::{Simt, WARP};
 pub use pointer::{GlobalPtr, Word};
 pub use warpgroup::{
-    BoxedMatrix, OperandLayout, SharedOperand, Swizzle, TensorMap, WARPGROUP, WarpgroupSums,
+    BoxedMatrix, HalfElement, OperandLayout, SharedOperand, Swizzle, TensorMap, WARPGROUP, WarpgroupSums,
 };

@@ -1,7 +1,7 @@
 //! The trait [`Simt`]: the operations that one GPU thread may perform.
 
 use crate::pointer::{GlobalPtr, Word};
-use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums};
+use crate::warpgroup::{HalfElement, SharedOperand, TensorMap, WarpgroupSums};
 
 /// Lanes of a warp, on every GPU.
 pub const WARP: u32 = 32;
@@ -228,10 +228,10 @@ pub unsafe trait Simt {
     /// Part of the protocol; every thread of the warpgroup calls it.
     unsafe fn warpgroup_fence(&self);
 
-    /// Starts `sums ← sums + a·b` on 64 rows, f16 in, f32 sums (`wgmma.mma_async.sp`,
-    /// `m64nNk32`). Of each group of four successive inner elements of a row, `a` has the two that are kept, 16
-    /// elements for 32; [`metadata`](crate::fragment::warpgroup_metadata) says which, in the registers of the threads
-    /// that `SELECTOR`, 0 or 1, names. `b` has 32 inner elements in each of its `2·R` columns; it lies
+    /// Starts `sums ← sums + a·b` on 64 rows, elements of `E` in, f32 sums (`wgmma.mma_async.sp`, `m64nNk32`). Of each
+    /// group of four successive inner elements of a row, `a` has the two that are kept, 16 elements for 32;
+    /// [`metadata`](crate::fragment::warpgroup_metadata) says which, in the registers of the threads that `SELECTOR`, 0
+    /// or 1, names. `b` has 32 inner elements in each of its `2·R` columns; it lies
     /// [transposed](crate::OperandLayout) if `TRANSPOSED` is 1 and not 0.
     ///
     /// Until a wait that covers the product's group, nothing writes its operands, nor the register that `metadata` is
@@ -242,7 +242,12 @@ pub unsafe trait Simt {
     /// arrived by [bulk copies](Simt::copy_bulk) or were [fenced off](Simt::copy_bulk_fence), by who stored them before
     /// the barrier, or by all threads of the warpgroup behind it. Of each four bits of metadata the lower two are below
     /// the upper two.
-    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse<
+        E: HalfElement,
+        const SELECTOR: u32,
+        const TRANSPOSED: u32,
+        const R: usize,
+    >(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
@@ -250,40 +255,12 @@ pub unsafe trait Simt {
         metadata: u32,
     );
 
-    /// [`warpgroup_mma_sparse_f16`](Simt::warpgroup_mma_sparse_f16), bf16 in.
+    /// The same with a whole `a` (`wgmma.mma_async`, `m64nNk16`): 16 inner elements in each of its rows, and in each of
+    /// the columns of `b`.
     ///
     /// # Safety
-    /// As for [`warpgroup_mma_sparse_f16`](Simt::warpgroup_mma_sparse_f16).
-    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
-        &self,
-        sums: &mut WarpgroupSums<R>,
-        a: SharedOperand,
-        b: SharedOperand,
-        metadata: u32,
-    );
-
-    /// Starts `sums ← sums + a·b` on 64 rows, f16 in, f32 sums (`wgmma.mma_async`, `m64nNk16`): `a` has 16 inner
-    /// elements in each of 64 rows, `b` in each of its `2·R` columns, where it lies
-    /// [transposed](crate::OperandLayout) if `TRANSPOSED` is 1 and not 0.
-    ///
-    /// Until a wait that covers the product's group, nothing writes its operands.
-    ///
-    /// # Safety
-    /// Collective of the warpgroup, with the same operands. They have been written, and either arrived by
-    /// [bulk copies](Simt::copy_bulk) or were [fenced off](Simt::copy_bulk_fence), by who stored them before the
-    /// barrier, or by all threads of the warpgroup behind it.
-    unsafe fn warpgroup_mma_f16<const TRANSPOSED: u32, const R: usize>(
-        &self,
-        sums: &mut WarpgroupSums<R>,
-        a: SharedOperand,
-        b: SharedOperand,
-    );
-
-    /// [`warpgroup_mma_f16`](Simt::warpgroup_mma_f16), bf16 in.
-    ///
-    /// # Safety
-    /// As for [`warpgroup_mma_f16`](Simt::warpgroup_mma_f16).
-    unsafe fn warpgroup_mma_bf16<const TRANSPOSED: u32, const R: usize>(
+    /// As for [`warpgroup_mma_sparse`](Simt::warpgroup_mma_sparse), without metadata.
+    unsafe fn warpgroup_mma<E: HalfElement, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
@@ -392,25 +369,13 @@ pub unsafe trait Simt {
     /// Collective, see [`Simt`].
     unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4];
 
-    /// `acc + a·b`: (16 × 8) += (16 × 32)·(32 × 8), f16 in, f32 out, where two of each four successive elements of a
-    /// row of A are there: [`metadata`](crate::fragment::sparse_metadata) says which, in the registers of the lanes
-    /// that `SELECTOR`, 0 or 1, names. Group: full warp. Element order: [`fragment`](crate::fragment).
+    /// `acc + a·b`: (16 × 8) += (16 × 32)·(32 × 8), elements of `E` in, f32 out, where two of each four successive
+    /// elements of a row of A are there: [`metadata`](crate::fragment::sparse_metadata) says which, in the registers of
+    /// the lanes that `SELECTOR`, 0 or 1, names. Group: full warp. Element order: [`fragment`](crate::fragment).
     ///
     /// # Safety
     /// Collective, see [`Simt`]. Of each four bits of metadata the lower two are below the upper two.
-    unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
-        &self,
-        a: [u32; 4],
-        b: [u32; 4],
-        acc: [f32; 4],
-        metadata: u32,
-    ) -> [f32; 4];
-
-    /// The same of bf16.
-    ///
-    /// # Safety
-    /// As for [`mma_sparse_m16n8k32_f16`](Self::mma_sparse_m16n8k32_f16).
-    unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
+    unsafe fn mma_sparse_m16n8k32<E: HalfElement, const SELECTOR: u32>(
         &self,
         a: [u32; 4],
         b: [u32; 4],

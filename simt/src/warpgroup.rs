@@ -6,6 +6,12 @@ use bytemuck::{Pod, Zeroable};
 /// Threads of a warpgroup: four successive warps, the first of them a multiple of four.
 pub const WARPGROUP: u32 = 128;
 
+/// A type of 16 bits whose products are one instruction for each of the two that there are.
+pub trait HalfElement {
+    /// Whether it is bf16, the upper half of an f32, and not f16, IEEE binary16.
+    const BF16: bool;
+}
+
 /// How rows of 16-byte pieces are mixed in shared memory, so that eight rows are read from different banks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swizzle {

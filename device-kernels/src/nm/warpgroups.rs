@@ -29,7 +29,6 @@
 //! multiplies has waited for the products of the stage before, in whose place copies may come, and the third warpgroup
 //! for the copies of the stage that comes next.
 
-mod element;
 mod feed;
 mod picked;
 mod row_major;
@@ -42,7 +41,6 @@ use core::marker::PhantomData;
 
 use windrow_simt::{SharedOperand, Simt, WARP, WARPGROUP, WarpgroupSums};
 
-pub use element::WarpgroupElement;
 pub use feed::Activations;
 use feed::Slot;
 pub use picked::{NmPickedParams, Picked, picked_order_index};
@@ -75,6 +73,7 @@ const MAX_CHUNKS: usize = 11;
 const WARP_COLUMNS: u32 = RUN_COLUMNS / 4;
 /// Words from one row of `C` to the next where a warp's sums are transposed: lanes that write find 32 different banks.
 const PITCH: u32 = WARP_COLUMNS + 4;
+
 /// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; `STAGES`
 /// are in shared memory.
 pub struct Warpgroups<A, W, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<(A, W)>);
@@ -125,7 +124,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
             if s.thread_idx() / WARPGROUP == GROUPS {
                 A::feed::<S, W, BLOCKS, R, STAGES>(s, p);
             } else {
-                A::take_registers(s);
+                s.warpgroup_take_registers::<232>();
                 Self::multiply_tiles(s, A::work(p));
             }
         }

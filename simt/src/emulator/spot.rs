@@ -56,7 +56,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Name of the [`Simt`](crate::Simt) method.
+    /// Name of the [`Simt`](crate::Simt) method, and of the type where that has one.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -18,8 +18,8 @@ use crate::emulator::bulk::Pieces;
 use crate::emulator::mma;
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
-use crate::emulator::warpgroup::{Call, Kept};
-use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums, valid_registers};
+use crate::emulator::warpgroup::Kept;
+use crate::warpgroup::{HalfElement, SharedOperand, TensorMap, WarpgroupSums, valid_registers};
 use crate::{GlobalPtr, Simt, WARP, Word};
 
 /// What a thread unwinds with after it has left a violation in its block.
@@ -304,57 +304,37 @@ unsafe impl Simt for Thread<'_> {
     }
 
     #[track_caller]
-    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse<
+        E: HalfElement,
+        const SELECTOR: u32,
+        const TRANSPOSED: u32,
+        const R: usize,
+    >(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
     ) {
-        const { assert!(TRANSPOSED < 2, "yes or no") }
-        let kept = Some(Kept { metadata, selector: SELECTOR });
-        let call = Call { a, b, kept, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
-        self.product(Operation::WarpgroupMmaSparseF16, sums, &call);
+        let of = [Operation::WarpgroupMmaSparseF16, Operation::WarpgroupMmaSparseBf16];
+        self.product(
+            of[usize::from(E::BF16)],
+            sums,
+            [a, b],
+            TRANSPOSED,
+            Some(Kept { metadata, selector: SELECTOR }),
+        );
     }
 
     #[track_caller]
-    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
-        &self,
-        sums: &mut WarpgroupSums<R>,
-        a: SharedOperand,
-        b: SharedOperand,
-        metadata: u32,
-    ) {
-        const { assert!(TRANSPOSED < 2, "yes or no") }
-        let kept = Some(Kept { metadata, selector: SELECTOR });
-        let call = Call { a, b, kept, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
-        self.product(Operation::WarpgroupMmaSparseBf16, sums, &call);
-    }
-
-    #[track_caller]
-    unsafe fn warpgroup_mma_f16<const TRANSPOSED: u32, const R: usize>(
+    unsafe fn warpgroup_mma<E: HalfElement, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
         b: SharedOperand,
     ) {
-        const { assert!(TRANSPOSED < 2, "yes or no") }
-        let call =
-            Call { a, b, kept: None, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
-        self.product(Operation::WarpgroupMmaF16, sums, &call);
-    }
-
-    #[track_caller]
-    unsafe fn warpgroup_mma_bf16<const TRANSPOSED: u32, const R: usize>(
-        &self,
-        sums: &mut WarpgroupSums<R>,
-        a: SharedOperand,
-        b: SharedOperand,
-    ) {
-        const { assert!(TRANSPOSED < 2, "yes or no") }
-        let call =
-            Call { a, b, kept: None, transposed: TRANSPOSED == 1, columns: WarpgroupSums::<R>::COLUMNS };
-        self.product(Operation::WarpgroupMmaBf16, sums, &call);
+        let of = [Operation::WarpgroupMmaF16, Operation::WarpgroupMmaBf16];
+        self.product(of[usize::from(E::BF16)], sums, [a, b], TRANSPOSED, None);
     }
 
     #[track_caller]
@@ -429,25 +409,15 @@ unsafe impl Simt for Thread<'_> {
     }
 
     #[track_caller]
-    unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
+    unsafe fn mma_sparse_m16n8k32<E: HalfElement, const SELECTOR: u32>(
         &self,
         a: [u32; 4],
         b: [u32; 4],
         acc: [f32; 4],
         metadata: u32,
     ) -> [f32; 4] {
-        self.mma_sparse(Operation::MmaSparseM16n8k32F16, (a, b, acc), metadata, SELECTOR)
-    }
-
-    #[track_caller]
-    unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
-        &self,
-        a: [u32; 4],
-        b: [u32; 4],
-        acc: [f32; 4],
-        metadata: u32,
-    ) -> [f32; 4] {
-        self.mma_sparse(Operation::MmaSparseM16n8k32Bf16, (a, b, acc), metadata, SELECTOR)
+        let of = [Operation::MmaSparseM16n8k32F16, Operation::MmaSparseM16n8k32Bf16];
+        self.mma_sparse(of[usize::from(E::BF16)], (a, b, acc), metadata, SELECTOR)
     }
 
     #[track_caller]

@@ -19,7 +19,7 @@ use core::arch::{asm, nvptx};
 
 use crate::machine::Simt;
 use crate::pointer::{GlobalPtr, Word};
-use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums, valid_registers};
+use crate::warpgroup::{HalfElement, SharedOperand, TensorMap, WarpgroupSums, valid_registers};
 
 /// The GPU thread that runs this code.
 #[derive(Clone, Copy)]
@@ -254,50 +254,30 @@ unsafe impl Simt for Ptx {
         unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack)) }
     }
     #[inline(always)]
-    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse<
+        E: HalfElement,
+        const SELECTOR: u32,
+        const TRANSPOSED: u32,
+        const R: usize,
+    >(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
     ) {
-        let operands = [a, b].map(warpgroup::descriptor);
         // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_sparse_f16::<SELECTOR, TRANSPOSED, R>(sums, operands, metadata) }
+        unsafe { warpgroup::mma_sparse::<E, SELECTOR, TRANSPOSED, R>(sums, [a, b], metadata) }
     }
     #[inline(always)]
-    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
-        &self,
-        sums: &mut WarpgroupSums<R>,
-        a: SharedOperand,
-        b: SharedOperand,
-        metadata: u32,
-    ) {
-        let operands = [a, b].map(warpgroup::descriptor);
-        // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, TRANSPOSED, R>(sums, operands, metadata) }
-    }
-    #[inline(always)]
-    unsafe fn warpgroup_mma_f16<const TRANSPOSED: u32, const R: usize>(
+    unsafe fn warpgroup_mma<E: HalfElement, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
         b: SharedOperand,
     ) {
-        let operands = [a, b].map(warpgroup::descriptor);
         // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_f16::<TRANSPOSED, R>(sums, operands) }
-    }
-    #[inline(always)]
-    unsafe fn warpgroup_mma_bf16<const TRANSPOSED: u32, const R: usize>(
-        &self,
-        sums: &mut WarpgroupSums<R>,
-        a: SharedOperand,
-        b: SharedOperand,
-    ) {
-        let operands = [a, b].map(warpgroup::descriptor);
-        // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_bf16::<TRANSPOSED, R>(sums, operands) }
+        unsafe { warpgroup::mma::<E, TRANSPOSED, R>(sums, [a, b]) }
     }
     #[inline(always)]
     unsafe fn warpgroup_commit(&self) {
@@ -394,7 +374,7 @@ unsafe impl Simt for Ptx {
         unsafe { mma::k16_f16!(a, b, acc) }
     }
     #[inline(always)]
-    unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
+    unsafe fn mma_sparse_m16n8k32<E: HalfElement, const SELECTOR: u32>(
         &self,
         a: [u32; 4],
         b: [u32; 4],
@@ -402,18 +382,12 @@ unsafe impl Simt for Ptx {
         metadata: u32,
     ) -> [f32; 4] {
         // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
-        unsafe { mma::sparse!("f16", a, b, acc, metadata, SELECTOR) }
-    }
-    #[inline(always)]
-    unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
-        &self,
-        a: [u32; 4],
-        b: [u32; 4],
-        acc: [f32; 4],
-        metadata: u32,
-    ) -> [f32; 4] {
-        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
-        unsafe { mma::sparse!("bf16", a, b, acc, metadata, SELECTOR) }
+        unsafe {
+            match E::BF16 {
+                true => mma::sparse!("bf16", a, b, acc, metadata, SELECTOR),
+                false => mma::sparse!("f16", a, b, acc, metadata, SELECTOR),
+            }
+        }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {

@@ -3,11 +3,11 @@
 use core::arch::asm;
 
 use super::memory;
-use crate::warpgroup::{SharedOperand, WarpgroupSums};
+use crate::warpgroup::{HalfElement, SharedOperand, WarpgroupSums};
 
 /// The descriptor of an operand.
 #[inline(always)]
-pub(super) fn descriptor(operand: SharedOperand) -> u64 {
+fn descriptor(operand: SharedOperand) -> u64 {
     operand.layout.descriptor() | u64::from(memory::shared(operand.at) >> 4 & 0x3fff)
 }
 
@@ -116,42 +116,38 @@ macro_rules! by_count {
     }};
 }
 
-/// `sums ← sums + a·b` of f16, of whose `a` two of four are kept.
+/// `sums ← sums + a·b`, of whose `a` two of four are kept.
 #[inline(always)]
-pub(super) unsafe fn mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
+pub(super) unsafe fn mma_sparse<
+    E: HalfElement,
+    const SELECTOR: u32,
+    const TRANSPOSED: u32,
+    const R: usize,
+>(
     sums: &mut WarpgroupSums<R>,
-    [a, b]: [u64; 2],
+    operands: [SharedOperand; 2],
     metadata: u32,
 ) {
-    by_count!(R, sums, sparse, "f16.f16", a, b, metadata, SELECTOR, TRANSPOSED);
+    let [a, b] = operands.map(descriptor);
+    if E::BF16 {
+        by_count!(R, sums, sparse, "bf16.bf16", a, b, metadata, SELECTOR, TRANSPOSED);
+    } else {
+        by_count!(R, sums, sparse, "f16.f16", a, b, metadata, SELECTOR, TRANSPOSED);
+    }
 }
 
-/// `sums ← sums + a·b` of bf16, likewise.
+/// `sums ← sums + a·b`.
 #[inline(always)]
-pub(super) unsafe fn mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
+pub(super) unsafe fn mma<E: HalfElement, const TRANSPOSED: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
-    [a, b]: [u64; 2],
-    metadata: u32,
+    operands: [SharedOperand; 2],
 ) {
-    by_count!(R, sums, sparse, "bf16.bf16", a, b, metadata, SELECTOR, TRANSPOSED);
-}
-
-/// `sums ← sums + a·b` of f16.
-#[inline(always)]
-pub(super) unsafe fn mma_f16<const TRANSPOSED: u32, const R: usize>(
-    sums: &mut WarpgroupSums<R>,
-    [a, b]: [u64; 2],
-) {
-    by_count!(R, sums, whole, "f16.f16", a, b, TRANSPOSED);
-}
-
-/// `sums ← sums + a·b` of bf16.
-#[inline(always)]
-pub(super) unsafe fn mma_bf16<const TRANSPOSED: u32, const R: usize>(
-    sums: &mut WarpgroupSums<R>,
-    [a, b]: [u64; 2],
-) {
-    by_count!(R, sums, whole, "bf16.bf16", a, b, TRANSPOSED);
+    let [a, b] = operands.map(descriptor);
+    if E::BF16 {
+        by_count!(R, sums, whole, "bf16.bf16", a, b, TRANSPOSED);
+    } else {
+        by_count!(R, sums, whole, "f16.f16", a, b, TRANSPOSED);
+    }
 }
 
 /// Waits for all products, and gives out their sums.

@@ -4,3 +4,19 @@
 mod litmus;
 mod matrix;
 mod warpgroup;
+
+use windrow_simt::HalfElement;
+
+/// IEEE binary16.
+struct F16;
+
+impl HalfElement for F16 {
+    const BF16: bool = false;
+}
+
+/// The upper half of an f32.
+struct Bf16;
+
+impl HalfElement for Bf16 {
+    const BF16: bool = true;
+}

@@ -8,6 +8,8 @@ use half::{bf16, f16};
 use windrow_simt::emulator::{Launch, Memory, Schedule, Thread};
 use windrow_simt::{GlobalPtr, Simt};
 
+use crate::{Bf16, F16};
+
 fn one_warp(memory: &Memory, kernel: impl Fn(&Thread<'_>) + Sync) {
     for schedule in Schedule::STANDARD {
         let launch = Launch { grid: [1, 1], block_threads: 32, shared_bytes: 2048, schedule };
@@ -140,10 +142,10 @@ fn products_with_a_sparse_operand() {
     let bf16_bits = |x| bf16::from_f32(x).to_bits();
     // SAFETY: `check_sparse` calls them from all lanes.
     unsafe {
-        check_sparse(0, f16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_f16::<0>(a, b, acc, e));
-        check_sparse(1, f16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_f16::<1>(a, b, acc, e));
-        check_sparse(0, bf16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_bf16::<0>(a, b, acc, e));
-        check_sparse(1, bf16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_bf16::<1>(a, b, acc, e));
+        check_sparse(0, f16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32::<F16, 0>(a, b, acc, e));
+        check_sparse(1, f16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32::<F16, 1>(a, b, acc, e));
+        check_sparse(0, bf16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32::<Bf16, 0>(a, b, acc, e));
+        check_sparse(1, bf16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32::<Bf16, 1>(a, b, acc, e));
     }
 }
 

@@ -9,6 +9,8 @@ use windrow_simt::{
     BoxedMatrix, GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, TensorMap, WARPGROUP, WarpgroupSums,
 };
 
+use crate::{Bf16, F16};
+
 /// Inner elements of a step, and rows of a warpgroup's sums.
 const STEP: usize = 32;
 const ROWS: usize = 64;
@@ -144,38 +146,42 @@ fn check<const R: usize, const TRANSPOSED: u32>(
 
 /// The same with this type's products.
 macro_rules! checks {
-    ($columns:literal, $transposed:literal, $extents:expr, $at:expr, $convert:expr, $product:ident) => {
+    ($columns:literal, $transposed:literal, $extents:expr, $at:expr, $convert:expr, $element:ident) => {
         check::<$columns, $transposed>(
             $extents,
             $at,
             $convert,
             // SAFETY: `check` keeps the protocol.
-            |t, sums, [a, b], metadata| unsafe { t.$product::<0, $transposed, _>(sums, a, b, metadata) },
+            |t, sums, [a, b], metadata| unsafe {
+                t.warpgroup_mma_sparse::<$element, 0, $transposed, _>(sums, a, b, metadata)
+            },
             // SAFETY: likewise.
-            |t, sums, [a, b], metadata| unsafe { t.$product::<1, $transposed, _>(sums, a, b, metadata) },
+            |t, sums, [a, b], metadata| unsafe {
+                t.warpgroup_mma_sparse::<$element, 1, $transposed, _>(sums, a, b, metadata)
+            },
         )
     };
 }
 
 #[test]
 fn products_of_f16() {
-    checks!(32, 0, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(88, 0, (200, 176), [128, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(128, 0, (64, 256), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(32, 0, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), F16);
+    checks!(88, 0, (200, 176), [128, 0], |x| f16::from_f32(x).to_bits(), F16);
+    checks!(128, 0, (64, 256), [0, 0], |x| f16::from_f32(x).to_bits(), F16);
 }
 
 #[test]
 fn products_of_bf16() {
-    checks!(64, 0, (64, 128), [0, 0], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
-    checks!(96, 0, (192, 200), [64, 8], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
+    checks!(64, 0, (64, 128), [0, 0], |x| bf16::from_f32(x).to_bits(), Bf16);
+    checks!(96, 0, (192, 200), [64, 8], |x| bf16::from_f32(x).to_bits(), Bf16);
 }
 
 /// B as it lies if its columns follow one another.
 #[test]
 fn products_of_a_transposed_operand() {
-    checks!(32, 1, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(96, 1, (300, 100), [64, 16], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(88, 1, (176, 70), [0, 3], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
+    checks!(32, 1, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), F16);
+    checks!(96, 1, (300, 100), [64, 16], |x| f16::from_f32(x).to_bits(), F16);
+    checks!(88, 1, (176, 70), [0, 3], |x| bf16::from_f32(x).to_bits(), Bf16);
 }
 
 /// One product of 16 inner elements with operands that are both whole: A in core matrices, B in rows of 128 bytes, or
@@ -254,20 +260,20 @@ fn check_whole<const R: usize, const TRANSPOSED: u32>(
 fn products_of_whole_operands() {
     let (f16, bf16) = (|x| f16::from_f32(x).to_bits(), |x| bf16::from_f32(x).to_bits());
     // SAFETY: `check_whole` keeps the protocol.
-    check_whole::<32, 0>(f16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_f16::<0, _>(sums, a, b) });
+    check_whole::<32, 0>(f16, |t, sums, [a, b]| unsafe { t.warpgroup_mma::<F16, 0, _>(sums, a, b) });
     // SAFETY: likewise.
-    check_whole::<88, 0>(bf16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_bf16::<0, _>(sums, a, b) });
+    check_whole::<88, 0>(bf16, |t, sums, [a, b]| unsafe { t.warpgroup_mma::<Bf16, 0, _>(sums, a, b) });
     // SAFETY: likewise.
-    check_whole::<128, 1>(f16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_f16::<1, _>(sums, a, b) });
+    check_whole::<128, 1>(f16, |t, sums, [a, b]| unsafe { t.warpgroup_mma::<F16, 1, _>(sums, a, b) });
     // SAFETY: likewise.
-    check_whole::<96, 1>(bf16, |t, sums, [a, b]| unsafe { t.warpgroup_mma_bf16::<1, _>(sums, a, b) });
+    check_whole::<96, 1>(bf16, |t, sums, [a, b]| unsafe { t.warpgroup_mma::<Bf16, 1, _>(sums, a, b) });
 }
 
 /// What is outside of the matrix is zero, to the element.
 #[test]
 fn boxes_reach_beyond_their_matrix() {
-    checks!(32, 0, (77, 50), [64, 8], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(32, 0, (3, 1), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(32, 0, (77, 50), [64, 8], |x| f16::from_f32(x).to_bits(), F16);
+    checks!(32, 0, (3, 1), [0, 0], |x| f16::from_f32(x).to_bits(), F16);
 }
 
 /// A core matrix is read where the formula says, in bytes: a small part of the layout that A has above.

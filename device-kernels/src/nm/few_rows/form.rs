@@ -2,12 +2,11 @@
 
 use core::marker::PhantomData;
 
-use windrow_simt::{GlobalPtr, Simt, WARP};
+use windrow_simt::{GlobalPtr, HalfElement, Simt, WARP};
 
 use super::ELEMENT;
-use crate::element::Dtype;
+use crate::element::{Dtype, Element};
 use crate::nm::operand::NmOperand;
-use crate::nm::warpgroups::WarpgroupElement;
 
 /// What 16 kept rows of a strip multiply.
 pub trait FewRowsForm: 'static {
@@ -103,7 +102,7 @@ impl<E: NmOperand> FewRowsForm for ByPicks<E> {
     }
 }
 
-impl<E: WarpgroupElement> FewRowsForm for ByMetadata<E> {
+impl<E: Element + HalfElement> FewRowsForm for ByMetadata<E> {
     const DTYPE: Dtype = E::DTYPE;
     const SPARSE: bool = true;
     type Names = u32;
@@ -133,8 +132,8 @@ impl<E: WarpgroupElement> FewRowsForm for ByMetadata<E> {
         // SAFETY: the caller's promise. // (16, 8) += (16, 32)·(32, 8)
         unsafe {
             match unit {
-                0 => E::multiply_sparse_in_warp::<S, 0>(s, [weights, rows], acc, metadata),
-                _ => E::multiply_sparse_in_warp::<S, 1>(s, [weights, rows], acc, metadata),
+                0 => s.mma_sparse_m16n8k32::<E, 0>(weights, rows, acc, metadata),
+                _ => s.mma_sparse_m16n8k32::<E, 1>(weights, rows, acc, metadata),
             }
         }
     }

@@ -24,7 +24,7 @@ pub trait Activations {
     /// A product with that operand, as it lies.
     ///
     /// # Safety
-    /// That of [`Simt::warpgroup_mma_sparse_f16`].
+    /// That of [`Simt::warpgroup_mma_sparse`].
     unsafe fn multiply<S: Simt, W: StageWeights, const PRODUCT: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
@@ -38,12 +38,6 @@ pub trait Activations {
     /// # Safety
     /// Part of the protocol; every thread of the warpgroup calls it.
     unsafe fn before_products<S: Simt>(s: &S);
-
-    /// Takes the registers of a thread that multiplies.
-    ///
-    /// # Safety
-    /// That of [`Simt::warpgroup_take_registers`].
-    unsafe fn take_registers<S: Simt>(s: &S);
 
     /// What the warpgroup that brings does: leaves registers to the others, then starts the copies of all items of its
     /// block, those of a stage when the one that was there before is read, and waits for them. It comes to as many

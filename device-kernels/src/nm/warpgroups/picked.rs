@@ -102,12 +102,6 @@ impl Activations for Picked {
     }
 
     #[inline(always)]
-    unsafe fn take_registers<S: Simt>(s: &S) {
-        // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_take_registers::<232>() }
-    }
-
-    #[inline(always)]
     unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
         s: &S,
         p: &NmPickedParams,

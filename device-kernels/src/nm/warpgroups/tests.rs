@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use windrow_simt::emulator::{Launch, Memory, Schedule};
-use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
+use windrow_simt::{BoxedMatrix, GlobalPtr, HalfElement, TensorMap};
 
 use super::*;
 use crate::NO_ROW;
@@ -131,7 +131,7 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
 }
 
 /// An instance for row-major activations.
-fn check<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+fn check<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
@@ -164,7 +164,7 @@ fn check<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u
 
 /// An instance for k-major activations, of which each tile of columns picks rows in an order of its own, with slots
 /// that have none; every third row is picked by nobody.
-fn check_picked<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+fn check_picked<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
@@ -211,7 +211,7 @@ fn check_picked<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const ST
 
 /// An instance for k-major activations whose tiles keep some of their rows, each tile others: each row but every third
 /// one at most, in an order of the tile's, as many for all.
-fn check_kept<E: WarpgroupElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+fn check_kept<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {

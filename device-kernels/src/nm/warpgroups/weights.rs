@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use windrow_simt::{OperandLayout, SharedOperand, Simt, Swizzle, WARP, WarpgroupSums};
+use windrow_simt::{HalfElement, OperandLayout, SharedOperand, Simt, Swizzle, WARP, WarpgroupSums};
 
-use super::WarpgroupElement;
+use crate::element::Element;
 
 /// Bytes of what a product reads of 64 columns of the weights: 16 elements of each.
 pub(super) const PRODUCT_BYTES: u32 = 2048;
@@ -53,7 +53,7 @@ pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
 /// metadata.
 pub trait StageWeights {
     /// Type of the elements.
-    type Element: WarpgroupElement;
+    type Element: Element;
     /// Products of a stage.
     const PRODUCTS: u32;
     /// Bytes of the values.
@@ -64,7 +64,7 @@ pub trait StageWeights {
     /// The product with that number.
     ///
     /// # Safety
-    /// That of [`Simt::warpgroup_mma_sparse_f16`].
+    /// That of [`Simt::warpgroup_mma_sparse`].
     unsafe fn multiply<S: Simt, const PRODUCT: u32, const TRANSPOSED: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
@@ -76,7 +76,7 @@ pub trait StageWeights {
 /// Two of each four rows, and metadata of which: one register serves both products.
 pub struct TwoOfFour<E>(PhantomData<E>);
 
-impl<E: WarpgroupElement> StageWeights for TwoOfFour<E> {
+impl<E: Element + HalfElement> StageWeights for TwoOfFour<E> {
     type Element = E;
     const PRODUCTS: u32 = 2;
     const METADATA_BYTES: u32 = SPARSE_METADATA_BYTES;
@@ -85,18 +85,18 @@ impl<E: WarpgroupElement> StageWeights for TwoOfFour<E> {
     unsafe fn multiply<S: Simt, const PRODUCT: u32, const TRANSPOSED: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
-        operands: [SharedOperand; 2],
+        [a, b]: [SharedOperand; 2],
         metadata: u32,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { E::multiply_sparse::<S, PRODUCT, TRANSPOSED, R>(s, sums, operands, metadata) }
+        unsafe { s.warpgroup_mma_sparse::<E, PRODUCT, TRANSPOSED, R>(sums, a, b, metadata) }
     }
 }
 
 /// Every row of a stage, which all of its columns keep.
 pub struct Whole<E>(PhantomData<E>);
 
-impl<E: WarpgroupElement> StageWeights for Whole<E> {
+impl<E: Element + HalfElement> StageWeights for Whole<E> {
     type Element = E;
     const PRODUCTS: u32 = 4;
     const METADATA_BYTES: u32 = 0;
@@ -105,10 +105,10 @@ impl<E: WarpgroupElement> StageWeights for Whole<E> {
     unsafe fn multiply<S: Simt, const PRODUCT: u32, const TRANSPOSED: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
-        operands: [SharedOperand; 2],
+        [a, b]: [SharedOperand; 2],
         _: u32,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { E::multiply_whole::<S, TRANSPOSED, R>(s, sums, operands) }
+        unsafe { s.warpgroup_mma::<E, TRANSPOSED, R>(sums, a, b) }
     }
 }

@@ -7,8 +7,8 @@ use super::Thread;
 use crate::emulator::access::Access;
 use crate::emulator::collectives::Request;
 use crate::emulator::spot::Operation;
-use crate::emulator::warpgroup::Call;
-use crate::warpgroup::WarpgroupSums;
+use crate::emulator::warpgroup::{Call, Kept};
+use crate::warpgroup::{SharedOperand, WarpgroupSums};
 
 /// The products of its warpgroup that a thread has not waited for.
 #[derive(Default)]
@@ -35,8 +35,12 @@ impl Thread<'_> {
         &self,
         operation: Operation,
         sums: &mut WarpgroupSums<R>,
-        call: &Call,
+        [a, b]: [SharedOperand; 2],
+        transposed: u32,
+        kept: Option<Kept>,
     ) {
+        assert!(transposed < 2, "yes or no");
+        let call = Call { a, b, kept, transposed: transposed == 1, columns: WarpgroupSums::<R>::COLUMNS };
         let who = self.step(operation);
         if !self.products.borrow().fenced {
             self.refuse(&who, "no warpgroup_fence is before the first product of sums".to_owned());

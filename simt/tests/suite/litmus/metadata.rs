@@ -3,6 +3,7 @@
 use windrow_simt::Simt;
 
 use super::{Mark, ONE_WARP, nothing, passes, reports};
+use crate::F16;
 
 /// Two places, 0 and 1, in each group.
 const NEUTRAL: u32 = 0x4444_4444;
@@ -25,7 +26,7 @@ fn metadata_names_two_places_in_order() {
             |t, ()| {
                 let metadata = word(t.lane(), other);
                 // SAFETY: not safe: lane 5 has metadata of which a nibble names no places.
-                unsafe { product.on(t).mma_sparse_m16n8k32_f16::<0>([0; 4], [0; 4], [0.0; 4], metadata) };
+                unsafe { product.on(t).mma_sparse_m16n8k32::<F16, 0>([0; 4], [0; 4], [0.0; 4], metadata) };
             },
             |()| {
                 format!(
@@ -40,7 +41,7 @@ fn metadata_names_two_places_in_order() {
         nothing,
         |t, ()| {
             // SAFETY: all lanes; those that are read have metadata in order.
-            unsafe { t.mma_sparse_m16n8k32_f16::<1>([0; 4], [0; 4], [0.0; 4], word(t.lane(), 0)) };
+            unsafe { t.mma_sparse_m16n8k32::<F16, 1>([0; 4], [0; 4], [0.0; 4], word(t.lane(), 0)) };
         },
         |_, ()| (),
     );

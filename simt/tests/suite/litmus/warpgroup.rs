@@ -4,6 +4,7 @@ use windrow_simt::emulator::{Memory, Thread, Violation};
 use windrow_simt::{GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, WarpgroupSums};
 
 use super::{Mark, Shape, nothing, passes, reports, under_all_schedules};
+use crate::F16;
 
 /// A, 64 rows of 16 elements, then B, 64 columns of 32; both without swizzle.
 const B_AT: u32 = 2048;
@@ -95,9 +96,9 @@ fn kernel(t: &Thread<'_>, fault: Fault, ones: GlobalPtr<u32>, [mark, product]: [
             t.warpgroup_fence();
         }
         if is(Fault::TransposedUnmixed) {
-            product.on(t).warpgroup_mma_sparse_f16::<0, 1, _>(&mut sums, a, B, metadata);
+            product.on(t).warpgroup_mma_sparse::<F16, 0, 1, _>(&mut sums, a, B, metadata);
         } else {
-            product.on(t).warpgroup_mma_sparse_f16::<0, 0, _>(&mut sums, a, B, metadata);
+            product.on(t).warpgroup_mma_sparse::<F16, 0, 0, _>(&mut sums, a, B, metadata);
         }
         if is(Fault::StoreBeforeWait) && thread == 3 {
             mark.on(t).store_shared(BYTES - 8, 0u32);
@@ -270,7 +271,7 @@ fn who_multiplies_may_fence_stores_off() {
                 }
                 let mut sums = WarpgroupSums::<32>::zeros();
                 t.warpgroup_fence();
-                t.warpgroup_mma_sparse_f16::<0, 0, _>(&mut sums, A, B, METADATA);
+                t.warpgroup_mma_sparse::<F16, 0, 0, _>(&mut sums, A, B, METADATA);
                 t.warpgroup_commit();
                 assert!(t.warpgroup_finish(sums) == [16.0; 32]);
             }
@@ -311,7 +312,7 @@ fn other_warpgroups_are_ordered_by_barriers_alone() {
             if thread < 128 {
                 let mut sums = WarpgroupSums::<32>::zeros();
                 t.warpgroup_fence();
-                t.warpgroup_mma_sparse_f16::<0, 0, _>(&mut sums, A, B, METADATA);
+                t.warpgroup_mma_sparse::<F16, 0, 0, _>(&mut sums, A, B, METADATA);
                 t.warpgroup_commit();
                 t.warpgroup_finish(sums);
             } else if thread == 200 {
@@ -347,7 +348,7 @@ fn whole_operands_have_the_same_rules() {
             t.sync_block();
             let mut sums = WarpgroupSums::<32>::zeros();
             t.warpgroup_fence();
-            t.warpgroup_mma_f16::<0, _>(&mut sums, A, b);
+            t.warpgroup_mma::<F16, 0, _>(&mut sums, A, b);
             t.warpgroup_commit();
             if let (Some(at), 3) = (over, thread) {
                 t.store_shared(at, 0u32);
