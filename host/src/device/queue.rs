@@ -60,10 +60,10 @@ pub(crate) trait Queue: Send + Sync {
     #[cfg(all(test, feature = "emulator"))]
     fn begin_capture(&self) {}
 
-    /// Multiplies dense matrices as a library would.
+    /// Multiplies dense matrices as a library would; where there is a real one, nothing stands for it.
     #[cfg(all(test, feature = "emulator"))]
     fn multiply_densely(&self, _product: &super::DenseProduct) -> Result<(), DeviceError> {
-        Ok(())
+        Err(DeviceError::NoDriver)
     }
 
     /// Ends that; what is returned does what was recorded.

@@ -44,7 +44,7 @@ pub(super) type Laid = Box<dyn Layout>;
 
 /// An instance for Tensor Cores.
 enum OnTensorCores {
-    Dense(fragments::Choice),
+    Gathered(fragments::Choice),
     FewRows(few_rows::Choice),
     Warpgroups(warpgroups::Candidate),
 }
@@ -52,7 +52,7 @@ enum OnTensorCores {
 impl OnTensorCores {
     fn instance(&self) -> &dyn Instance {
         match self {
-            Self::Dense(choice) => choice,
+            Self::Gathered(choice) => choice,
             Self::FewRows(choice) => choice,
             Self::Warpgroups(candidate) => &candidate.choice,
         }
@@ -61,7 +61,7 @@ impl OnTensorCores {
     /// How it reads activations.
     fn read_as(&self) -> ReadAs {
         match self {
-            Self::Dense(_) => ReadAs::KMajor,
+            Self::Gathered(_) => ReadAs::KMajor,
             Self::FewRows(_) => ReadAs::RowMajor,
             Self::Warpgroups(candidate) => candidate.choice.read_as(),
         }
@@ -74,7 +74,7 @@ impl OnTensorCores {
         bits: GivenBits<'_>,
     ) -> Result<Option<Laid>, OutOfMemory> {
         Ok(match self {
-            Self::Dense(choice) => {
+            Self::Gathered(choice) => {
                 tensor_cores::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
             }
             Self::FewRows(choice) => {
@@ -195,8 +195,8 @@ impl<V: Sync> Making<'_, V> {
             found.extend(all.into_iter().map(OnTensorCores::Warpgroups));
         }
         if algorithm != NmAlgorithm::SparseTensorCores {
-            let dense = fragments::choices(precision, sizes, capacity);
-            found.extend(dense.into_iter().map(OnTensorCores::Dense));
+            let gathered = fragments::choices(precision, sizes, capacity);
+            found.extend(gathered.into_iter().map(OnTensorCores::Gathered));
             if sizes.kept_rows() > 0 {
                 let runs = |entry| self.runner.machine.has(entry);
                 let kept = warpgroups::kept_choices(precision, (sizes, capacity), runs);

@@ -1,7 +1,7 @@
 //! Kept values that are on the device, put where a kernel reads them.
 
 use half::{bf16, f16};
-use windrow_formats::{Value, VectorNm};
+use windrow_formats::{OutOfMemory, Value, VectorNm};
 use windrow_kernels::nm::NmWeightsParams;
 use windrow_kernels::place_values::code;
 use windrow_kernels::{Dtype, Entry, Variant};
@@ -160,7 +160,45 @@ pub(super) enum LaidOut {
     Placed(Placement),
 }
 
+/// The order in which a layout has elements of any type.
+pub(super) trait Arrange {
+    /// `given`, kept rows × columns, in that order; zeros where nothing is kept.
+    fn arrange<T: Copy + Default + Send + Sync>(&self, given: &[T]) -> Result<Vec<T>, OutOfMemory>;
+
+    /// Which kept value is where, of values on the device.
+    fn placement(&self, given: DeviceValues, dtype: Dtype) -> Result<Placement, OutOfMemory>;
+}
+
 impl LaidOut {
+    /// Weights of any type.
+    pub(super) fn new(values: GivenBits<'_>, order: &impl Arrange) -> Result<Self, OutOfMemory> {
+        Ok(match values {
+            GivenBits::OnHost(bits) => Self::OnHost(match bits {
+                Bits::F16(bits) => Bits::F16(order.arrange(bits)?),
+                Bits::Bf16(bits) => Bits::Bf16(order.arrange(bits)?),
+                Bits::F32(bits) => Bits::F32(order.arrange(bits)?),
+                Bits::Tf32(bits) => Bits::Tf32(order.arrange(bits)?),
+                Bits::F64(bits) => Bits::F64(order.arrange(bits)?),
+            }),
+            GivenBits::OnDevice(given, dtype) => Self::Placed(order.placement(given, dtype)?),
+        })
+    }
+
+    /// Weights of 16 bits each, which [`arrange`](Arrange::arrange) or what else there is beside them takes; none of
+    /// other types.
+    pub(super) fn of_halves(
+        values: GivenBits<'_>,
+        arrange: impl Fn(&[u16]) -> Result<Vec<u16>, OutOfMemory>,
+        place: impl Fn(DeviceValues, Dtype) -> Result<Placement, OutOfMemory>,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        Ok(match values {
+            GivenBits::OnHost(Bits::F16(halves)) => Some(Self::OnHost(Bits::F16(arrange(halves)?))),
+            GivenBits::OnHost(Bits::Bf16(halves)) => Some(Self::OnHost(Bits::Bf16(arrange(halves)?))),
+            GivenBits::OnHost(Bits::F32(_) | Bits::Tf32(_) | Bits::F64(_)) => None,
+            GivenBits::OnDevice(given, dtype) => Some(Self::Placed(place(given, dtype)?)),
+        })
+    }
+
     /// Bytes of the weights.
     pub(super) fn bytes(&self) -> u64 {
         match self {

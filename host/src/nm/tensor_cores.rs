@@ -12,14 +12,13 @@ use super::launch::Launch;
 use super::model::Instance;
 use super::options::{NmAlgorithm, NmPacking};
 use super::parts::launch;
-use super::placing::{DeviceValues, GivenBits, LaidOut, PLACES, Placed, Placement};
+use super::placing::{Arrange, DeviceValues, GivenBits, LaidOut, PLACES, Placed, Placement};
 use super::report::NmReport;
 use super::staging::ReadAs;
 use crate::cpu::each_chunk;
 use crate::device::{DeviceBuffer, Queue, Runner};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::Bits;
 
 /// Weights cut and laid out for one instance of the kernel.
 pub(super) struct Layout {
@@ -56,16 +55,7 @@ impl Layout {
         let stages = blocks.stages().max(1);
         let cut =
             Cut { banked: banked.as_ref(), stages, blocks: blocks.blocks(), columns: weights.cols(), choice };
-        let weights = match values {
-            GivenBits::OnHost(bits) => LaidOut::OnHost(match bits {
-                Bits::F16(bits) => Bits::F16(cut.weights(bits)?),
-                Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)?),
-                Bits::F32(bits) => Bits::F32(cut.weights(bits)?),
-                Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)?),
-                Bits::F64(bits) => Bits::F64(cut.weights(bits)?),
-            }),
-            GivenBits::OnDevice(given, dtype) => LaidOut::Placed(cut.placement(given, dtype)?),
-        };
+        let weights = LaidOut::new(values, &cut)?;
         let rows = match cut.banked {
             Some(banked) => try_copy(banked.row_lists(), "rows in slots")?,
             None => try_filled(cut.blocks * slots, NO_ROW, "rows in slots")?,
@@ -169,6 +159,35 @@ impl Cut<'_> {
         });
         Ok(picks)
     }
+}
+
+impl Arrange for Cut<'_> {
+    /// In the order of registers.
+    fn arrange<T: Copy + Default + Send + Sync>(&self, given: &[T]) -> Result<Vec<T>, OutOfMemory> {
+        let (strips, depth) = (self.strips(), self.depth());
+        let (warp_columns, strip) = (index(u64::from(WARP_COLUMNS)), self.choice.tile.strip);
+        let (steps, warps) = (index(u64::from(STEPS)), index(u64::from(self.choice.warps())));
+        let len = self.steps() * depth * warp_columns;
+        let mut weights = try_filled(len, T::default(), "weights as kernels read them")?;
+        let Some(banked) = self.banked else { return Ok(weights) };
+        each_chunk(&mut weights, depth * warp_columns, &|at, weights| {
+            let (step, stage) = (at % steps, at / steps % self.stages);
+            let (warp, block) = (at / steps / self.stages % warps, at / steps / self.stages / warps);
+            let first = block * index(u64::from(self.choice.tile.columns)) + warp * warp_columns;
+            let columns = self.columns.saturating_sub(first).min(warp_columns);
+            for kept in 0..self.choice.form.depth {
+                let place = step * depth + index(u64::from(kept));
+                for (column, of_warp) in (0..WARP_COLUMNS).zip(0..columns) {
+                    let at_strip = warp * strips + index(u64::from(column / strip));
+                    if let Some(row) = banked.kept(block, stage, at_strip, place) {
+                        let to = (self.choice.form.weight_index)(strip, kept, column);
+                        weights[index(u64::from(to))] = given[row * self.columns + first + of_warp];
+                    }
+                }
+            }
+        });
+        Ok(weights)
+    }
 
     /// Which kept value is where, in the order of registers.
     fn placement(&self, given: DeviceValues, dtype: Dtype) -> Result<Placement, OutOfMemory> {
@@ -210,33 +229,6 @@ impl Cut<'_> {
             tail: 0,
             dtype,
         })
-    }
-
-    /// `values`, w × columns, in the order of registers; zeros where nothing is kept.
-    fn weights<T: Copy + Default + Send + Sync>(&self, values: &[T]) -> Result<Vec<T>, OutOfMemory> {
-        let (strips, depth) = (self.strips(), self.depth());
-        let (warp_columns, strip) = (index(u64::from(WARP_COLUMNS)), self.choice.tile.strip);
-        let (steps, warps) = (index(u64::from(STEPS)), index(u64::from(self.choice.warps())));
-        let len = self.steps() * depth * warp_columns;
-        let mut weights = try_filled(len, T::default(), "weights as kernels read them")?;
-        let Some(banked) = self.banked else { return Ok(weights) };
-        each_chunk(&mut weights, depth * warp_columns, &|at, weights| {
-            let (step, stage) = (at % steps, at / steps % self.stages);
-            let (warp, block) = (at / steps / self.stages % warps, at / steps / self.stages / warps);
-            let first = block * index(u64::from(self.choice.tile.columns)) + warp * warp_columns;
-            let columns = self.columns.saturating_sub(first).min(warp_columns);
-            for kept in 0..self.choice.form.depth {
-                let place = step * depth + index(u64::from(kept));
-                for (column, of_warp) in (0..WARP_COLUMNS).zip(0..columns) {
-                    let at_strip = warp * strips + index(u64::from(column / strip));
-                    if let Some(row) = banked.kept(block, stage, at_strip, place) {
-                        let to = (self.choice.form.weight_index)(strip, kept, column);
-                        weights[index(u64::from(to))] = values[row * self.columns + first + of_warp];
-                    }
-                }
-            }
-        });
-        Ok(weights)
     }
 }
 

@@ -317,13 +317,8 @@ unsafe impl Simt for Thread<'_> {
         metadata: u32,
     ) {
         let of = [Operation::WarpgroupMmaSparseF16, Operation::WarpgroupMmaSparseBf16];
-        self.product(
-            of[usize::from(E::BF16)],
-            sums,
-            [a, b],
-            TRANSPOSED,
-            Some(Kept { metadata, selector: SELECTOR }),
-        );
+        let kept = Some(Kept { metadata, selector: SELECTOR });
+        self.product(of[usize::from(E::BF16)], sums, ([a, b], TRANSPOSED), kept);
     }
 
     #[track_caller]
@@ -334,7 +329,7 @@ unsafe impl Simt for Thread<'_> {
         b: SharedOperand,
     ) {
         let of = [Operation::WarpgroupMmaF16, Operation::WarpgroupMmaBf16];
-        self.product(of[usize::from(E::BF16)], sums, [a, b], TRANSPOSED, None);
+        self.product(of[usize::from(E::BF16)], sums, ([a, b], TRANSPOSED), None);
     }
 
     #[track_caller]

@@ -7,14 +7,14 @@ mod warpgroup;
 
 use windrow_simt::HalfElement;
 
-/// IEEE binary16.
+/// The one type: IEEE binary16.
 struct F16;
 
 impl HalfElement for F16 {
     const BF16: bool = false;
 }
 
-/// The upper half of an f32.
+/// The other: the upper half of an f32.
 struct Bf16;
 
 impl HalfElement for Bf16 {

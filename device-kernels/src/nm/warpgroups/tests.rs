@@ -162,13 +162,36 @@ fn check<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const STAG
     );
 }
 
+/// What makes the parameters of an instance for k-major activations, whose rows are picked in an order: neither rows
+/// that are not seen are numbers, nor what lies between rows.
+fn picked(
+    (case, order): (Case, &[u32]),
+    is_seen: impl Fn(u32) -> bool,
+    convert: impl Fn(f32) -> u16,
+) -> impl Fn(&Memory, WarpgroupWork) -> NmPickedParams {
+    let Case { m, k, lda, .. } = case;
+    let mut activations = vec![0xffffu16; (k * lda) as usize];
+    for row in (0..k).filter(|&row| is_seen(row)) {
+        for column in 0..m {
+            activations[(row * lda + column) as usize] = convert(number(column, row, 3319));
+        }
+    }
+    move |memory, work| NmPickedParams {
+        a: memory.alloc_from(&activations).cast(),
+        order: memory.alloc_from(order),
+        lda,
+        padding: 0,
+        work,
+    }
+}
+
 /// An instance for k-major activations, of which each tile of columns picks rows in an order of its own, with slots
 /// that have none; every third row is picked by nobody.
 fn check_picked<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
-    let Case { m, n, k, lda, .. } = case;
+    let Case { n, k, .. } = case;
     let columns = NmPacked::<E, BLOCKS, R, STAGES>::BN;
     let stages = (k + k / 9).div_ceil(STAGE_SLOTS);
     let slots = stages * STAGE_SLOTS;
@@ -185,20 +208,7 @@ fn check_picked<E: Element + HalfElement, const BLOCKS: u32, const R: usize, con
     }
     let runs = NmPacked::<E, BLOCKS, R, STAGES>::RUNS;
     let weights = packed((&case, slots), runs, |tile, slot| row_of(tile, slot).is_some(), convert);
-    // Neither what nobody picks is seen, nor what lies between rows.
-    let activations: Vec<u16> = (0..k * lda)
-        .map(|i| match (i / lda, i % lda) {
-            (row, column) if column < m && row % 3 != 1 => convert(number(column, row, 3319)),
-            _ => 0xffff,
-        })
-        .collect();
-    let params = |memory: &Memory, work| NmPickedParams {
-        a: memory.alloc_from(&activations).cast(),
-        order: memory.alloc_from(&order),
-        lda,
-        padding: 0,
-        work,
-    };
+    let params = picked((case, &order), |row| row % 3 != 1, convert);
     let expected = |row: u32, column: u32| {
         let products = (0..slots).filter_map(|slot| {
             let inner = row_of(column / columns, slot)?;
@@ -215,7 +225,7 @@ fn check_kept<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
-    let Case { m, n, k, lda, .. } = case;
+    let Case { n, k, .. } = case;
     let (columns, runs) = (NmKept::<E, BLOCKS, R, STAGES>::BN, NmKept::<E, BLOCKS, R, STAGES>::RUNS);
     let (kept, tiles) = (k / 3, n.div_ceil(columns));
     let row_of = |tile: u32, slot: u32| (slot < kept).then(|| (slot * 3 + tile % 2 + 1) % k);
@@ -236,24 +246,8 @@ fn check_kept<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const
         }
         words.extend(halves.chunks(2).map(|pair| u32::from(pair[0]) | u32::from(pair[1]) << 16));
     }
-    // Neither what nobody keeps is seen, nor what lies between rows.
     let is_kept = |row| (0..tiles).any(|tile| (0..kept).any(|slot| row_of(tile, slot) == Some(row)));
-    let activations: Vec<u16> = (0..k)
-        .flat_map(|row| {
-            let is_kept = is_kept(row);
-            (0..lda).map(move |column| match column < m && is_kept {
-                true => convert(number(column, row, 3319)),
-                false => 0xffff,
-            })
-        })
-        .collect();
-    let params = |memory: &Memory, work| NmPickedParams {
-        a: memory.alloc_from(&activations).cast(),
-        order: memory.alloc_from(&order),
-        lda,
-        padding: 0,
-        work,
-    };
+    let params = picked((case, &order), is_kept, convert);
     let expected = |row: u32, column: u32| {
         let rows = (0..kept).filter_map(|slot| row_of(column / columns, slot));
         rows.map(|inner| number(row, inner, 3319) * number(inner, column, 2741)).sum()

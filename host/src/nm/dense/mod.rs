@@ -18,14 +18,13 @@ use super::algorithm::Weights;
 use super::launch::Launch;
 use super::model::Instance;
 use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
-use super::placing::{DeviceValues, GivenBits, LaidOut, Placed, Placement, strip};
+use super::placing::{Arrange, DeviceValues, GivenBits, LaidOut, Placed, Placement, strip};
 use super::report::NmReport;
 use super::staging::ReadAs;
 use crate::cpu::each_chunk;
 use crate::device::{DenseLibrary, DenseProduct, DeviceBuffer, Queue, Runner};
 use crate::error::DeviceError;
 use crate::num::{index, narrow};
-use crate::plan::Bits;
 
 /// Most columns of a panel, for which there is one call each: what puts values in their places counts them in 16 bits.
 const PANEL: u32 = 1 << 15;
@@ -50,16 +49,7 @@ impl Layout {
         library: Arc<dyn DenseLibrary>,
     ) -> Result<Self, OutOfMemory> {
         let panels = Panels { weights, columns: index(u64::from(choice.panel)) };
-        let weights = match values {
-            GivenBits::OnHost(bits) => LaidOut::OnHost(match bits {
-                Bits::F16(bits) => Bits::F16(panels.values(bits)?),
-                Bits::Bf16(bits) => Bits::Bf16(panels.values(bits)?),
-                Bits::F32(bits) => Bits::F32(panels.values(bits)?),
-                Bits::Tf32(bits) => Bits::Tf32(panels.values(bits)?),
-                Bits::F64(bits) => Bits::F64(panels.values(bits)?),
-            }),
-            GivenBits::OnDevice(given, dtype) => LaidOut::Placed(panels.placement(given, dtype)?),
-        };
+        let weights = LaidOut::new(values, &panels)?;
         Ok(Self { choice, library, weights })
     }
 }
@@ -93,9 +83,11 @@ impl<V: Sync> Panels<'_, V> {
             begin = behind;
         }
     }
+}
 
-    /// Values in their places, zeros in all others.
-    fn values<T: Copy + Default + Send + Sync>(&self, given: &[T]) -> Result<Vec<T>, OutOfMemory> {
+impl<V: Sync> Arrange for Panels<'_, V> {
+    /// Each in its place.
+    fn arrange<T: Copy + Default + Send + Sync>(&self, given: &[T]) -> Result<Vec<T>, OutOfMemory> {
         let len = self.rows() * self.columns;
         let mut values = try_filled(len, T::default(), "weights laid out densely")?;
         each_chunk(&mut values, self.columns, &|at, of_row: &mut [T]| {

@@ -21,7 +21,6 @@ use super::staging::ReadAs;
 use crate::device::{DeviceBuffer, Queue, Runner};
 use crate::error::DeviceError;
 use crate::num::wide;
-use crate::plan::Bits;
 
 /// Name of the arrays that name activations.
 const PICKS: &str = "picks";
@@ -45,13 +44,12 @@ impl Layout {
     ) -> Result<Option<Self>, OutOfMemory> {
         let order = Order { weights, choice };
         let names = order.names()?;
-        let weights = match values {
-            GivenBits::OnHost(Bits::F16(bits)) => LaidOut::OnHost(Bits::F16(order.values(bits)?)),
-            GivenBits::OnHost(Bits::Bf16(bits)) => LaidOut::OnHost(Bits::Bf16(order.values(bits)?)),
-            GivenBits::OnHost(Bits::F32(_) | Bits::Tf32(_) | Bits::F64(_)) => return Ok(None),
-            GivenBits::OnDevice(given, dtype) => LaidOut::Placed(order.placement(given, dtype)?),
-        };
-        Ok(Some(Self { choice, weights, names }))
+        let weights = LaidOut::of_halves(
+            values,
+            |halves| order.values(halves),
+            |given, dtype| order.placement(given, dtype),
+        )?;
+        Ok(weights.map(|weights| Self { choice, weights, names }))
     }
 }
 

@@ -3,14 +3,15 @@
 use windrow_formats::memory::{try_filled, try_zeroed};
 use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_kernels::Dtype;
-use windrow_kernels::nm::{NOT_KEPT, RUN_COLUMNS, STAGE_SLOTS, WHOLE_VALUE_BYTES, whole_value_index};
+use windrow_kernels::nm::{
+    NOT_KEPT, RUN_COLUMNS, STAGE_SLOTS, WHOLE_VALUE_BYTES, picked_order_index, whole_value_index,
+};
 use windrow_preprocess::nm::NO_ROW;
 
 use super::ORDER;
 use crate::cpu::each_chunk;
 use crate::nm::placing::{DeviceValues, Placement};
 use crate::num::{index, narrow};
-use crate::plan::Bits;
 
 /// Rows of a stage.
 const SLOTS: usize = STAGE_SLOTS as usize;
@@ -59,28 +60,23 @@ impl<'a, V: Sync> KeptRows<'a, V> {
         (first..first + SLOTS).map(move |kept| (kept < count).then_some(kept))
     }
 
-    /// (tiles of columns, stages, 64): which row of the weights is in which slot, or [`NO_ROW`].
+    /// (tiles of columns, stages, 64): which row of the weights is in which slot, or [`NO_ROW`]; as the kernel reads
+    /// them.
     pub(super) fn rows(&self) -> Result<Vec<u32>, OutOfMemory> {
         let mut rows = try_filled(self.chunks() * SLOTS, NO_ROW, ORDER)?;
         each_chunk(&mut rows, SLOTS, &|chunk, of_chunk: &mut [u32]| {
             let vector = chunk / self.stages() * self.columns / self.weights.pattern().l();
-            for (row, kept) in of_chunk.iter_mut().zip(self.kept(chunk)) {
-                *row = kept.map_or(NO_ROW, |kept| narrow(self.weights.source_row(kept, vector)));
+            for (slot, kept) in (0..).zip(self.kept(chunk)) {
+                let Some(kept) = kept else { continue };
+                let row = self.weights.source_row(kept, vector);
+                of_chunk[index(u64::from(picked_order_index(slot)))] = narrow(row);
             }
         });
         Ok(rows)
     }
 
-    /// All chunks, of values in host memory; none of types that the instruction does not take.
-    pub(super) fn weights(&self, values: &Bits) -> Result<Option<Bits>, OutOfMemory> {
-        Ok(match values {
-            Bits::F16(values) => Some(Bits::F16(self.pack(values)?)),
-            Bits::Bf16(values) => Some(Bits::Bf16(self.pack(values)?)),
-            Bits::F32(_) | Bits::Tf32(_) | Bits::F64(_) => None,
-        })
-    }
-
-    fn pack(&self, given: &[u16]) -> Result<Vec<u16>, OutOfMemory> {
+    /// All chunks, of values in host memory.
+    pub(super) fn pack(&self, given: &[u16]) -> Result<Vec<u16>, OutOfMemory> {
         let cols = self.weights.cols();
         let mut packed = try_zeroed(self.chunks() * self.elements(), "weights as kernels read them")?;
         each_chunk(&mut packed, self.elements(), &|chunk, packed: &mut [u16]| {

@@ -4,11 +4,8 @@ mod choice;
 mod kept;
 mod pack;
 
-use windrow_formats::memory::try_copy;
 use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
-use windrow_kernels::nm::{
-    NmPickedParams, NmRows, NmSparseParams, STAGE_SLOTS, WarpgroupWork, picked_order_index,
-};
+use windrow_kernels::nm::{NmPickedParams, NmRows, NmSparseParams, STAGE_SLOTS, WarpgroupWork};
 use windrow_simt::BoxedMatrix;
 
 pub(super) use choice::{
@@ -44,7 +41,8 @@ pub(super) struct Layout {
     stages: u32,
     /// (tiles of columns, stages, values and metadata)
     weights: LaidOut,
-    /// (tiles of columns, stages, 64): which row is in which slot; none if they are as they come.
+    /// (tiles of columns, stages, 64): which row is in which slot, as the kernel reads them; none if they are as they
+    /// come.
     order: Option<Vec<u32>>,
 }
 
@@ -61,21 +59,13 @@ impl Layout {
         let (laid_out, order) = match choice.rows {
             NmRows::All | NmRows::Ordered => {
                 let packing = Packing::new(weights, columns, order.as_deref());
-                let laid_out = match values {
-                    GivenBits::OnHost(bits) => packing.weights(bits)?.map(LaidOut::OnHost),
-                    GivenBits::OnDevice(given, dtype) => {
-                        Some(LaidOut::Placed(packing.placement(given, dtype)?))
-                    }
-                };
-                (laid_out, order.map(|order| try_copy(order.rows(), ORDER)).transpose()?)
+                let place = |given, dtype| packing.placement(given, dtype);
+                (LaidOut::of_halves(values, |halves| packing.pack(halves), place)?, packing.rows()?)
             }
             NmRows::Kept => {
                 let kept = KeptRows::new(weights, columns);
-                let laid_out = match values {
-                    GivenBits::OnHost(bits) => kept.weights(bits)?.map(LaidOut::OnHost),
-                    GivenBits::OnDevice(given, dtype) => Some(LaidOut::Placed(kept.placement(given, dtype)?)),
-                };
-                (laid_out, Some(kept.rows()?))
+                let place = |given, dtype| kept.placement(given, dtype);
+                (LaidOut::of_halves(values, |halves| kept.pack(halves), place)?, Some(kept.rows()?))
             }
         };
         Ok(laid_out.map(|weights| Self { choice, inner, stages, weights, order }))
@@ -114,7 +104,7 @@ impl super::algorithm::Layout for Layout {
             stages: *stages,
             weights,
             placed,
-            order: order.as_ref().map(|order| upload(device, order)).transpose()?,
+            order: order.as_ref().map(|order| DeviceBuffer::named(device, order, ORDER)).transpose()?,
             device: device.clone(),
         }))
     }
@@ -156,18 +146,6 @@ impl Choice {
             NmRows::Ordered | NmRows::Kept => ReadAs::KMajor,
         }
     }
-}
-
-/// The rows in slots, stage by stage, as the kernel reads them.
-fn upload(device: &Device, order: &[u32]) -> Result<DeviceBuffer<u32>, DeviceError> {
-    let mut rows = try_copy(order, ORDER)?;
-    let stage = index(u64::from(STAGE_SLOTS));
-    for (to, from) in rows.chunks_mut(stage).zip(order.chunks(stage)) {
-        for (slot, &row) in (0..).zip(from) {
-            to[index(u64::from(picked_order_index(slot)))] = row;
-        }
-    }
-    DeviceBuffer::named(device, &rows, ORDER)
 }
 
 /// The weights in device memory.

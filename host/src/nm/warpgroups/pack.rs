@@ -7,14 +7,14 @@ use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_kernels::Dtype;
 use windrow_kernels::nm::{
     NOT_KEPT, RUN_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_VALUE_BYTES, STAGE_SLOTS,
-    sparse_metadata_at, sparse_value_index,
+    picked_order_index, sparse_metadata_at, sparse_value_index,
 };
 use windrow_preprocess::nm::{Fours, NO_ROW};
 
+use super::ORDER;
 use crate::cpu::each_chunk;
 use crate::nm::placing::{DeviceValues, Placement, strip};
 use crate::num::{index, narrow};
-use crate::plan::Bits;
 
 /// Rows of which two are kept.
 pub(in crate::nm) const FOUR: usize = 4;
@@ -117,6 +117,20 @@ impl<'a, V: Sync> Packing<'a, V> {
         }
     }
 
+    /// (tiles of columns, stages, 64): which row is in which slot, as the kernel reads them; none if they are as they
+    /// come.
+    pub(super) fn rows(&self) -> Result<Option<Vec<u32>>, OutOfMemory> {
+        let Some(order) = self.order else { return Ok(None) };
+        let mut rows = try_filled(order.rows().len(), NO_ROW, ORDER)?;
+        let stage = index(u64::from(STAGE_SLOTS));
+        for (to, from) in rows.chunks_mut(stage).zip(order.rows().chunks(stage)) {
+            for (slot, &row) in (0..).zip(from) {
+                to[index(u64::from(picked_order_index(slot)))] = row;
+            }
+        }
+        Ok(Some(rows))
+    }
+
     /// The metadata of a chunk.
     fn metadata(&self, chunk: usize, words: &mut [u32]) {
         words.fill(SPARSE_NEUTRAL * 0x1111_1111);
@@ -133,16 +147,8 @@ impl<'a, V: Sync> Packing<'a, V> {
         column / RUN * VALUES + index(u64::from(of_run))
     }
 
-    /// All chunks, of values in host memory; none of types that the instruction does not take.
-    pub(super) fn weights(&self, values: &Bits) -> Result<Option<Bits>, OutOfMemory> {
-        Ok(match values {
-            Bits::F16(values) => Some(Bits::F16(self.pack(values)?)),
-            Bits::Bf16(values) => Some(Bits::Bf16(self.pack(values)?)),
-            Bits::F32(_) | Bits::Tf32(_) | Bits::F64(_) => None,
-        })
-    }
-
-    fn pack(&self, given: &[u16]) -> Result<Vec<u16>, OutOfMemory> {
+    /// All chunks, of values in host memory.
+    pub(super) fn pack(&self, given: &[u16]) -> Result<Vec<u16>, OutOfMemory> {
         let (values, metadata) = (self.runs() * VALUES, self.runs() * METADATA);
         let len = self.chunks() * (values + 2 * metadata);
         let mut packed = try_zeroed(len, "weights as kernels read them")?;

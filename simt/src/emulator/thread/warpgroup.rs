@@ -35,8 +35,7 @@ impl Thread<'_> {
         &self,
         operation: Operation,
         sums: &mut WarpgroupSums<R>,
-        [a, b]: [SharedOperand; 2],
-        transposed: u32,
+        ([a, b], transposed): ([SharedOperand; 2], u32),
         kept: Option<Kept>,
     ) {
         assert!(transposed < 2, "yes or no");
