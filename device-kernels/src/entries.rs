@@ -105,7 +105,7 @@ macro_rules! tables {
     };
 }
 
-tables!(spmm, tensor, sddmm, softmax, nm, training, preprocess, check, probe);
+tables!(spmm, tensor, sddmm, softmax, attention, nm, training, preprocess, check, probe);
 
 #[cfg(target_arch = "nvptx64")]
 windrow_simt::declare_shared_memory!();

@@ -44,6 +44,8 @@ pub enum Family {
     Sddmm,
     /// Softmax over the rows of a sparse matrix.
     Softmax,
+    /// Attention over the entries of a sparse matrix.
+    Attention,
     /// Products of sparse tensors that are not an SpMM.
     Tensor,
     /// Products with vector-wise N:M weights.
@@ -60,10 +62,11 @@ pub enum Family {
 
 impl Family {
     /// Every family, in the order of this enum.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Spmm,
         Self::Sddmm,
         Self::Softmax,
+        Self::Attention,
         Self::Tensor,
         Self::Nm,
         Self::Training,
@@ -91,6 +94,7 @@ impl Family {
             Self::Spmm => "spmm",
             Self::Sddmm => "sddmm",
             Self::Softmax => "softmax",
+            Self::Attention => "attention",
             Self::Tensor => "tensor",
             Self::Nm => "nm",
             Self::Training => "training",

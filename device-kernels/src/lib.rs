@@ -16,6 +16,7 @@
 //! | [`spmm::combine`] | the sums of rows that these cut, in a fixed order | CUDA cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
+//! | [`attention`] | attention over the entries of a sparse matrix in one pass | Tensor Cores, or CUDA cores |
 //! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores, or Tensor Cores |
 //! | [`atomic_entries`] | products of tensors by atomic additions, for comparison | CUDA cores |
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
@@ -43,6 +44,7 @@
 
 mod arch;
 pub mod atomic_entries;
+pub mod attention;
 pub mod check;
 pub mod csr;
 pub mod deal;

@@ -98,6 +98,28 @@ pub enum Variant {
         /// Dense matrices that an entry is multiplied by.
         factors: u32,
     },
+    /// [`crate::attention::AttentionWindows`]: attention by windows of rows on Tensor Cores.
+    AttentionWindows {
+        /// Type of `Q`, `K` and `V`.
+        dtype: Dtype,
+        /// Rows of a window.
+        rows: u32,
+        /// Whether a column is listed once for all rows of its window.
+        shared: bool,
+        /// Most columns of the dense operands.
+        width: u32,
+    },
+    /// [`crate::attention::AttentionRows`]: attention by rows on CUDA cores.
+    AttentionRows {
+        /// Type of `Q`, `K` and `V`.
+        dtype: Dtype,
+        /// Whether they are read in 16-byte vectors.
+        vectors: bool,
+        /// Most columns of the dense operands.
+        width: u32,
+    },
+    /// [`crate::attention::AttentionJoin`]: windows whose entries several blocks have shared.
+    AttentionJoin,
     /// [`crate::sddmm::SddmmTiles`]: tiles of a sampled product on Tensor Cores.
     SddmmTiles {
         /// Type of `X` and `Y`.

@@ -54,6 +54,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Attention over a graph, scores, softmax and sums in one pass, is [`GraphAttention`].
+//!
 //! Values that are computed on the device become those of a plan by [`SpmmPlan::replace_values_from`], without a way
 //! through the host; a plan for `Aᵀ` takes them in the order of `A`'s entries ([`SpmmBuilder::value_order`]), which is
 //! what a backward pass needs:
@@ -193,6 +195,7 @@
 //! element by element and where the result is, within a bound that follows from the number of roundings.
 
 mod activation;
+mod attention;
 mod cache;
 #[cfg(all(test, feature = "emulator"))]
 mod captured_tests;
@@ -230,13 +233,19 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
+pub use attention::{
+    AttentionAlgorithm, AttentionBuilder, AttentionOperands, AttentionOptions, AttentionPlan,
+    AttentionReport, Dropout, GraphAttention, HeadLayout,
+};
 pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index, Transposed};
 pub use dense::{Dense, DenseMut, DenseRef, MatRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]
 pub use device::{Fault, Faults};
 pub use element::{Element, Real};
-pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
+pub use error::{
+    AttentionError, DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError,
+};
 pub use matrix::DeviceMatrix;
 pub use nm::{
     ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmBlock, NmDense, NmOptions, NmPacking,

@@ -2,6 +2,8 @@
 //!
 //! A file a subject: `cargo test --test products sddmm::`.
 
+mod attention;
+mod attention_case;
 mod beyond_u32;
 mod common;
 mod determinism;

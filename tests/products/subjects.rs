@@ -6,10 +6,11 @@ use half::f16;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::training::{Adam, ColumnSums, CrossEntropy, Moments, add_bias_relu, round_into};
 use windrow::{
-    Algorithm, Coo3, Csf3, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Mttkrp,
-    MttkrpPlan, NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, RowSoftmax, Schedule, Sddmm,
-    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, TilePipeline, TileValues, Ttm,
-    TtmPlan, Value, prune_magnitude, with_element,
+    Algorithm, AttentionOperands, AttentionPlan, Coo3, Csf3, Csr, DenseRef, Determinism, Device,
+    DeviceBuffer, DeviceMatrix, Element, GraphAttention, Mttkrp, MttkrpPlan, NmPattern, NmSpmm, NmSpmmPlan,
+    Precision, Preprocessing, RowSoftmax, Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm,
+    SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm, TtmPlan, Value, prune_magnitude,
+    with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -231,6 +232,41 @@ impl Subject for SoftmaxSubject {
     }
 }
 
+/// Attention of two heads: over windows on Tensor Cores and over rows, long ones cut.
+pub(crate) struct AttentionSubject {
+    stream: Stream,
+    plans: [AttentionPlan; 2],
+}
+
+impl AttentionSubject {
+    pub(crate) fn make(device: &Device, stream: Stream) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let plan =
+            |precision| GraphAttention::builder(&a).heads(2).columns(8).precision(precision).build(device);
+        Ok(Box::new(Self { stream, plans: [plan(Precision::F16)?, plan(Precision::F32)?] }))
+    }
+
+    fn forward<T: Element<Sum = f32>>(&self, plan: &AttentionPlan) -> Outcome<Vec<u32>> {
+        let device = plan.device();
+        let (q, k) = (reals(ROWS * 16, 3), reals(COLS * 16, 4));
+        let q = upload::<T>(device, &q, ROWS, 16)?;
+        let (k, v) =
+            (upload::<T>(device, &k, COLS, 16)?, upload::<T>(device, &reals(COLS * 16, 5), COLS, 16)?);
+        let mut states = DeviceBuffer::<f32>::alloc_zeroed(device, 4 * ROWS)?;
+        let mut out = DeviceMatrix::<f32>::zeros(device, ROWS, 16)?;
+        let operands = AttentionOperands::new(&q, &k, &v).states(&mut states);
+        plan.forward_on(&self.stream, 0.5, operands, &mut out)?;
+        Ok([bits(&out.download()?), bits(&states.to_vec()?)].concat())
+    }
+}
+
+impl Subject for AttentionSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let [narrow, wide] = &self.plans;
+        Ok([self.forward::<f16>(narrow)?, self.forward::<f32>(wide)?].concat())
+    }
+}
+
 struct NmSubject {
     device: Device,
     plan: NmSpmmPlan,
@@ -351,6 +387,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         let a = matrix(Values::Reals);
         Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
     }),
+    Family::other("attention", |device| AttentionSubject::make(device, device.stream())),
     Family::nm("N:M f32", Precision::F32, None),
     Family::nm("N:M f16", Precision::F16, None),
     Family::nm("N:M f16, in stages", Precision::F16, Some("nm_sparse_f16_64x128")),

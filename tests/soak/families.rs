@@ -3,9 +3,9 @@
 use std::error::Error;
 
 use windrow::{
-    Algorithm, Coo3, Csf3, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, Epilogue, Mttkrp,
-    NmPattern, NmSpmm, Precision, RowSoftmax, Sddmm, SddmmForm, Spmm, Ttm, Value, Verification,
-    prune_magnitude, with_element,
+    Algorithm, AttentionError, AttentionPlan, Coo3, Csf3, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix,
+    Element, Epilogue, GraphAttention, Mttkrp, NmPattern, NmSpmm, Precision, RowSoftmax, Sddmm, SddmmForm,
+    Spmm, Ttm, Value, Verification, bf16, f16, prune_magnitude, with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -33,6 +33,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "SpMM", run: spmm },
     Family { name: "SDDMM", run: sddmm },
     Family { name: "row softmax", run: softmax },
+    Family { name: "attention", run: attention },
     Family { name: "N:M", run: nm },
     Family { name: "MTTKRP", run: mttkrp },
     Family { name: "TTM", run: ttm },
@@ -139,6 +140,43 @@ fn sddmm(mut turn: Turn<'_>) -> Outcome {
         }
     });
     Ok(2)
+}
+
+/// Attention with operands of a plan's type.
+fn attend<T: Element<Sum = f32>>(
+    plan: &AttentionPlan,
+    operands: [&[f32]; 3],
+) -> Result<Vec<f32>, AttentionError> {
+    let [q, k, v] = operands.map(|data| data.iter().map(|&x| T::from_f32(x)).collect::<Vec<_>>());
+    plan.run(0.5, &q, &k, &v)
+}
+
+fn attention(mut turn: Turn<'_>) -> Outcome {
+    let a = turn.matrix();
+    let heads = turn.size(3);
+    let columns = turn.by_round(&[8, 24, 40, 7]);
+    let precision = turn.by_round(&[Precision::F16, Precision::F32, Precision::Bf16]);
+    let plan =
+        GraphAttention::builder(&a).heads(heads).columns(columns).precision(precision).build(turn.device)?;
+    let mut numbers =
+        |rows: usize| -> Vec<f32> { (0..rows * heads * columns).map(|_| turn.rng.real()).collect() };
+    let (q, k) = (numbers(a.rows()), numbers(a.cols()));
+    // Means of ones, whatever the weights.
+    let v = vec![1.0f32; k.len()];
+    let operands = [&q[..], &k, &v];
+    let found = match precision {
+        Precision::F16 => attend::<f16>(&plan, operands)?,
+        Precision::Bf16 => attend::<bf16>(&plan, operands)?,
+        _ => attend::<f32>(&plan, operands)?,
+    };
+    turn.device.synchronize()?;
+    if turn.verify {
+        for (row, of_row) in found.chunks_exact(heads * columns).enumerate() {
+            let expected = if a.row_len(row) == 0 { 0.0 } else { 1.0 };
+            assert!(of_row.iter().all(|x| (x - expected).abs() < 2e-4), "row {row}: {of_row:?}");
+        }
+    }
+    Ok(1)
 }
 
 fn softmax(mut turn: Turn<'_>) -> Outcome {

@@ -1,5 +1,6 @@
 //! What can go wrong: on a device, with any plan, and with the products of each family.
 
+mod attention;
 mod device;
 mod nm;
 mod plan;
@@ -8,6 +9,7 @@ mod spmm;
 mod tensor;
 mod training;
 
+pub use attention::AttentionError;
 pub use device::DeviceError;
 pub use nm::NmError;
 pub use plan::PlanError;
@@ -93,6 +95,9 @@ pub enum Error {
     /// A product of two dense matrices, sampled at the entries of a sparse one.
     #[error(transparent)]
     Sddmm(#[from] SddmmError),
+    /// Attention over the entries of a sparse matrix.
+    #[error(transparent)]
+    Attention(#[from] AttentionError),
     /// Products with N:M weights.
     #[error(transparent)]
     Nm(#[from] NmError),
@@ -124,6 +129,7 @@ impl Error {
             Self::Plan(error)
             | Self::Spmm(SpmmError::Plan(error))
             | Self::Sddmm(SddmmError::Plan(error))
+            | Self::Attention(AttentionError::Plan(error))
             | Self::Nm(NmError::Plan(error))
             | Self::Tensor(TensorError::Plan(error))
             | Self::Training(TrainingError::Plan(error)) => Some(error),

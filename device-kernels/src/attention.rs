@@ -1,0 +1,242 @@
+//! Attention over the entries of a sparse matrix in one pass, and its gradient.
+//!
+//! ```text
+//! t[i, j] = scale · Σ_c Q[i, c]·K[j, c] + bias[i, j]      for each entry (i, j) of A
+//! O[i, :] = Σ_j exp(t[i, j] − max t[i]) · V[j, :] / Σ_j exp(t[i, j] − max t[i])
+//! ```
+//!
+//! No array holds a number for each entry and head: scores become weights in registers, by a maximum and a sum that are
+//! kept up to date while entries are walked (online softmax). A row without entries gives zeros, and so does one all of
+//! whose scores are minus infinity. Every head is a value of the grid's slow axis.
+//!
+//! | kernel | for | rows |
+//! | --- | --- | --- |
+//! | [`AttentionWindows`] | f16 and bf16, Tensor Cores | windows of 4 or 8 rows |
+//! | [`AttentionRows`] | f32, and operands of any alignment, CUDA cores | one at a time |
+//! | [`AttentionJoin`] | windows that were cut | those |
+//!
+//! A *window* is 1, 4 or 8 successive rows, and its entries are one after the other; what a warp works on. A window of
+//! many entries is a block's, and one of yet more is cut in *pieces*, a block each, whose sums are left in slots of a
+//! workspace and joined in their order by a second launch, so that two runs give the same bits.
+
+mod block;
+mod forward;
+mod join;
+mod rows;
+mod sums;
+mod window;
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{GlobalPtr, Simt};
+
+pub use self::forward::AttentionWindows;
+pub use self::join::{AttentionJoin, AttentionJoinParams};
+pub use self::rows::AttentionRows;
+pub use self::window::{ByColumns, ByEntries, WindowForm};
+
+use crate::output::OutputType;
+use crate::unroll::each4;
+
+/// Warps of a block.
+pub const ATTENTION_WARPS: u32 = 4;
+
+/// An operand with a matrix for each head: element `column` of row `row` of head `h` is the one at
+/// `h · head + row · ld + column`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct HeadMatrix {
+    /// The first element, cast to words.
+    pub first: GlobalPtr<u32>,
+    /// Elements from one head to the next.
+    pub head: u64,
+    /// Elements from one row to the next.
+    pub ld: u32,
+    /// Columns of each head.
+    pub columns: u32,
+}
+
+impl HeadMatrix {
+    /// Where head `head` has element `column` of row `row`, in elements from the first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn at(&self, head: u32, row: u32, column: u32) -> u64 {
+        head as u64 * self.head + row as u64 * self.ld as u64 + column as u64
+    }
+}
+
+/// Arguments of the kernels of attention.
+///
+/// # Obligations
+/// - `q` has `rows` rows, `k` and `v` have one for each column of the matrix; `q.columns` is `k.columns`, `out` has
+///   `rows` rows and `v.columns`, at most as many as the kernel has room for ([`AttentionWindows::WIDTH`]). Where
+///   kernels read vectors, rows of `q`, `k` and `v` begin at multiples of 16 bytes and have a multiple of that;
+/// - `offsets` and `entries` are what the [form](WindowForm) of the windows says; fewer than 2³¹ entries;
+/// - `pieces[i] = [window, begin, end, slot]`: entries `begin < end` of a window with more than `longest`; all entries
+///   of such a window are in pieces, a piece with [`NO_SLOT`](crate::NO_SLOT) is all of them. No two have one slot;
+/// - `states` is null, or has the maximum and the sum of a row's softmax for each head and row, heads slowest;
+/// - `partial` has [`partial_floats`] numbers for each head and slot, slots fastest;
+/// - `bias` is null, or has a number for each entry in the order of the matrix, `bias_head` numbers from a head to the
+///   next; null unless windows are by entries;
+/// - the grid has [`blocks`](Self::blocks), and a value of its slow axis for each head.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct AttentionParams {
+    /// Rows that ask, one for each of the matrix.
+    pub q: HeadMatrix,
+    /// What it is compared with.
+    pub k: HeadMatrix,
+    /// What is added up.
+    pub v: HeadMatrix,
+    /// The result, a row for each of the matrix.
+    pub out: HeadMatrix,
+    /// What is added to the scores.
+    pub bias: GlobalPtr<f32>,
+    /// Elements of the bias from one head to the next, 0 where all heads have the same.
+    pub bias_head: u64,
+    /// Maximum and sum of each row, for the gradient.
+    pub states: GlobalPtr<[f32; 2]>,
+    /// The workspace in which pieces leave their sums.
+    pub partial: GlobalPtr<f32>,
+    /// Where rows or windows begin among the entries.
+    pub offsets: GlobalPtr<u32>,
+    /// Column of each entry, or of each column of a window.
+    pub entries: GlobalPtr<u32>,
+    /// Windows that are a block's work, and pieces of windows.
+    pub pieces: GlobalPtr<[u32; 4]>,
+    /// Number of pieces, each a block's.
+    pub piece_count: u32,
+    /// Rows of the matrix.
+    pub rows: u32,
+    /// Windows of the matrix.
+    pub window_count: u32,
+    /// Most entries of a window that is a warp's.
+    pub longest: u32,
+    /// Slots of each head.
+    pub slot_count: u32,
+    /// Factor of the products.
+    pub scale: f32,
+    /// Type of `out`: [`OutputType::code`].
+    pub out_type: u32,
+    /// 1 if four elements of `out` may be stored at once: rows and heads begin at multiples of so many, and of 16 bytes
+    /// or of eight where that is less; else 0.
+    pub out_vectors: u32,
+    /// Of 2³², how often a weight is dropped.
+    pub drop_below: u32,
+    /// Factor of the weights that are not.
+    pub keep_scale: f32,
+    /// Which weights are dropped.
+    pub seed: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
+}
+
+impl AttentionParams {
+    /// Blocks of the grid's fast axis.
+    #[must_use]
+    pub const fn blocks(&self) -> u32 {
+        self.piece_count + self.window_count.div_ceil(ATTENTION_WARPS)
+    }
+
+    /// What is added to the score of an entry.
+    ///
+    /// # Safety
+    /// The obligations of the params; there is such an entry.
+    #[inline(always)]
+    unsafe fn bias_of<S: Simt>(&self, s: &S, head: u32, position: u32) -> f32 {
+        if self.bias == GlobalPtr::NULL {
+            return 0.0;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { s.load_readonly(self.bias.at_wide(u64::from(head) * self.bias_head + u64::from(position))) }
+    }
+
+    /// A weight after dropout: 0, or what makes up for those that are. A hash of head, row and column decides, so that
+    /// forward and backward passes agree on it, in whatever order they walk.
+    #[inline(always)]
+    fn kept(&self, head: u32, row: u32, column: u32, weight: f32) -> f32 {
+        if self.drop_below == 0 {
+            weight
+        } else if dropout_bits([self.seed, head, row, column]) < self.drop_below {
+            0.0
+        } else {
+            weight * self.keep_scale
+        }
+    }
+
+    /// Writes a number to the result.
+    ///
+    /// # Safety
+    /// The obligations of the params; there is such an element, and no other thread touches it.
+    #[inline(always)]
+    unsafe fn store<S: Simt>(&self, s: &S, at: u64, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.out_type == OutputType::Sums.code() {
+                s.store(self.out.first.cast().at_wide(at), value);
+            } else {
+                let bits = if self.out_type == OutputType::F16.code() {
+                    s.f32_to_f16(value)
+                } else {
+                    s.f32_to_bf16(value)
+                };
+                s.store(self.out.first.cast().at_wide(at), bits);
+            }
+        }
+    }
+}
+
+impl AttentionParams {
+    /// Writes four elements of a row from a column on, those that there are.
+    ///
+    /// # Safety
+    /// The obligations of the params; there is such a row, and no other thread touches the elements.
+    #[inline(always)]
+    unsafe fn store_quad<S: Simt>(&self, s: &S, (head, row, column): (u32, u32, u32), quad: [f32; 4]) {
+        let at = self.out.at(head, row, column);
+        // SAFETY: the caller's promise; aligned where that is promised.
+        unsafe {
+            if self.out_vectors != 0 && column + 4 <= self.out.columns {
+                let [a, b, c, d] = quad;
+                if self.out_type == OutputType::Sums.code() {
+                    s.store(self.out.first.cast::<f32>().at_wide(at).cast(), quad);
+                } else {
+                    let pairs = if self.out_type == OutputType::F16.code() {
+                        [s.f32x2_to_f16x2([a, b]), s.f32x2_to_f16x2([c, d])]
+                    } else {
+                        [s.f32x2_to_bf16x2([a, b]), s.f32x2_to_bf16x2([c, d])]
+                    };
+                    s.store(self.out.first.cast::<u16>().at_wide(at).cast(), pairs);
+                }
+            } else {
+                each4(|i| {
+                    if column + (i as u32) < self.out.columns {
+                        self.store(s, at + i as u64, quad[i]);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Numbers that a piece leaves: sums of each row, `width` a row, then maximum and weight of each.
+#[must_use]
+pub const fn partial_floats(window_rows: u32, width: u32) -> u32 {
+    window_rows * (width + 2)
+}
+
+/// 32 bits that look random, of four numbers: each is mixed in by a multiplication and a shift (the rounds of
+/// `MurmurHash3`, whose avalanche is complete after the last).
+#[inline(always)]
+#[must_use]
+pub const fn dropout_bits(words: [u32; 4]) -> u32 {
+    let mut hash: u32 = 0x9747_b28c;
+    let mut i = 0;
+    while i < words.len() {
+        hash ^= words[i].wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+        i += 1;
+    }
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}

@@ -1,0 +1,192 @@
+//! The scores of a step and their weights.
+
+use windrow_simt::{HalfElement, Simt};
+
+use super::{AttentionWindows, State, Step};
+use crate::attention::WindowForm;
+use crate::attention::sums::over_entries;
+use crate::element::Element;
+use crate::unroll::each;
+
+impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNKS: usize>
+    AttentionWindows<E, W, CHUNKS>
+{
+    /// `K·Qᵀ` of a step.
+    ///
+    /// # Safety
+    /// A collective of the full warp.
+    #[inline(always)]
+    pub(super) unsafe fn scores<S: Simt>(
+        s: &S,
+        query: &[[u32; 4]; CHUNKS],
+        [low, high]: &[[[u32; 4]; CHUNKS]; 2],
+    ) -> [f32; 4] {
+        // Two sums, so that a product waits for the last but one.
+        let mut sums = [[0.0; 4]; 2];
+        each::<CHUNKS>(|chunk| {
+            let (low, high, query) = (low[chunk], high[chunk], query[chunk]);
+            each::<2>(|i| {
+                let a = [low[2 * i], high[2 * i], low[2 * i + 1], high[2 * i + 1]];
+                // SAFETY: the caller's promise.
+                sums[i] = unsafe { mma::<S, E>(s, a, [query[2 * i], query[2 * i + 1]], sums[i]) };
+            });
+        });
+        let [a, b] = sums;
+        [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
+    }
+
+    /// Number in the registers of the score of a lane's entry and row.
+    #[inline(always)]
+    const fn register(entry: usize, row: usize) -> usize {
+        2 * entry + row
+    }
+
+    /// Scales products and adds the bias; minus infinity for pairs that are no entries.
+    ///
+    /// # Safety
+    /// The obligations of the params.
+    #[inline(always)]
+    pub(super) unsafe fn mask<S: Simt>(s: &S, step: &Step<'_>, mut scores: [f32; 4]) -> [f32; 4] {
+        let Step { p, place, .. } = *step;
+        let group = s.lane() / 4;
+        each::<2>(|entry| {
+            let own = step.at + group + 8 * entry as u32;
+            let biased = !W::SHARED && own < place.end;
+            // SAFETY: the caller's promise; the position is that of an entry.
+            let bias = if biased { unsafe { p.bias_of(s, place.head, own) } } else { 0.0 };
+            each::<2>(|row| {
+                if row < W::LANE_ROWS {
+                    let present = if W::SHARED {
+                        W::rows_of(step.pair[entry]) >> Self::of_window(s, row) & 1 == 1
+                    } else {
+                        let [begin, end] = step.extents[row];
+                        own >= begin && own < end
+                    };
+                    let score = &mut scores[Self::register(entry, row)];
+                    // Two roundings, as where products, bias and softmax are steps of their own.
+                    *score = if present { *score * p.scale + bias } else { f32::NEG_INFINITY };
+                }
+            });
+        });
+        scores
+    }
+
+    /// The weights of a step after dropout, by entry and row of the lane. Raises maxima that scores have passed, which
+    /// is rare after the first steps.
+    ///
+    /// # Safety
+    /// A collective of the full warp.
+    #[inline(always)]
+    pub(super) unsafe fn weigh<S: Simt>(
+        s: &S,
+        step: &Step<'_>,
+        state: &mut State<CHUNKS>,
+        scores: [f32; 4],
+    ) -> [[f32; 2]; 2] {
+        let largest = |row| scores[Self::register(0, row)].max(scores[Self::register(1, row)]);
+        let mut passed = state.rows[0].is_passed_by(largest(0));
+        if W::LANE_ROWS == 2 {
+            passed |= state.rows[1].is_passed_by(largest(1));
+        }
+        // SAFETY: the caller's promise; whether maxima are raised is the same for all lanes.
+        if unsafe { s.ballot(passed) } != 0 {
+            each::<2>(|row| {
+                if row < W::LANE_ROWS {
+                    // SAFETY: as above.
+                    let score = unsafe { over_entries(s, largest(row), f32::max) };
+                    let factor = state.rows[row].raise(s, score);
+                    each::<CHUNKS>(|chunk| {
+                        each::<2>(|half| {
+                            each::<4>(|i| {
+                                if W::LANE_ROWS == 1 || i % 2 == row {
+                                    state.sums[chunk][half][i] *= factor;
+                                }
+                            });
+                        });
+                    });
+                }
+            });
+        }
+        let mut weights = [[0.0; 2]; 2];
+        each::<2>(|entry| {
+            each::<2>(|row| {
+                if row < W::LANE_ROWS {
+                    let weight = state.rows[row].weigh(s, scores[Self::register(entry, row)]);
+                    state.rows[row].weight += weight;
+                    let (head, of_window) = (step.place.head, Self::of_window(s, row));
+                    let of_matrix = step.place.window * W::ROWS + of_window;
+                    weights[entry][row] = step.p.kept(head, of_matrix, W::column(step.pair[entry]), weight);
+                }
+            });
+        });
+        weights
+    }
+
+    /// Weights as the second operand, (16, 8) twice: nearest numbers and what these leave, the second of windows of 8
+    /// rows alone.
+    ///
+    /// # Safety
+    /// A collective of the full warp.
+    #[inline(always)]
+    pub(super) unsafe fn operands<S: Simt>(s: &S, weights: [[f32; 2]; 2]) -> [[u32; 2]; 2] {
+        let mut operands = [[0; 2]; 2];
+        each::<2>(|entry| {
+            let [first, second] = weights[entry];
+            // SAFETY: the caller's promise.
+            unsafe {
+                if W::LANE_ROWS == 1 {
+                    let [near, _] = pair_of::<S, E>(s, nearest::<S, E>(s, [first, 0.0]));
+                    operands[0][entry] = transposed(s, nearest::<S, E>(s, [first, first - near]));
+                } else {
+                    let both = nearest::<S, E>(s, [first, second]);
+                    let near = pair_of::<S, E>(s, both);
+                    operands[0][entry] = transposed(s, both);
+                    let rest = nearest::<S, E>(s, [first - near[0], second - near[1]]);
+                    operands[1][entry] = transposed(s, rest);
+                }
+            }
+        });
+        operands
+    }
+}
+
+/// `acc + a·b` of 16-bit elements.
+///
+/// # Safety
+/// A collective of the full warp.
+#[inline(always)]
+pub(super) unsafe fn mma<S: Simt, E: HalfElement>(
+    s: &S,
+    a: [u32; 4],
+    b: [u32; 2],
+    acc: [f32; 4],
+) -> [f32; 4] {
+    // SAFETY: the caller's promise.
+    unsafe { if E::BF16 { s.mma_m16n8k16_bf16(a, b, acc) } else { s.mma_m16n8k16_f16(a, b, acc) } }
+}
+
+/// Two numbers rounded to nearest, the first in the low half.
+#[inline(always)]
+fn nearest<S: Simt, E: HalfElement>(s: &S, pair: [f32; 2]) -> u32 {
+    if E::BF16 { s.f32x2_to_bf16x2(pair) } else { s.f32x2_to_f16x2(pair) }
+}
+
+/// The two numbers in the halves of a word.
+#[inline(always)]
+fn pair_of<S: Simt, E: Element<Sum = f32, Bits = u16>>(s: &S, word: u32) -> [f32; 2] {
+    let [low, high, ..] = E::widen_vector(s, [word, 0, 0, 0]);
+    [low, high]
+}
+
+/// Of an 8 × 8 matrix of which lane `4·row + column/2` has a pair of elements: that of its transpose.
+///
+/// # Safety
+/// A collective of the full warp.
+#[inline(always)]
+unsafe fn transposed<S: Simt>(s: &S, pair: u32) -> u32 {
+    let (group, quad) = (s.lane() / 4, s.lane() % 4);
+    // SAFETY: the caller's promise.
+    let (low, high) =
+        unsafe { (s.shuffle(pair, 8 * quad + group / 2), s.shuffle(pair, 8 * quad + 4 + group / 2)) };
+    s.permute_bytes(low, high, if group % 2 == 0 { 0x5410 } else { 0x7632 })
+}

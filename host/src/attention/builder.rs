@@ -1,0 +1,95 @@
+//! The setters of a plan's options.
+
+use super::options::{AttentionAlgorithm, AttentionOptions, HeadLayout};
+use crate::options::Precision;
+
+/// Options of a plan of attention over the entries of a [`Csr`](windrow_formats::Csr); made by
+/// [`GraphAttention::builder`](super::GraphAttention::builder).
+#[derive(Debug)]
+pub struct AttentionBuilder<'a, A> {
+    pub(super) a: &'a A,
+    pub(super) options: AttentionOptions,
+}
+
+impl<A> Clone for AttentionBuilder<'_, A> {
+    fn clone(&self) -> Self {
+        Self { a: self.a, options: self.options.clone() }
+    }
+}
+
+impl<'a, A> AttentionBuilder<'a, A> {
+    pub(super) fn new(a: &'a A) -> Self {
+        Self { a, options: AttentionOptions::default() }
+    }
+
+    /// All options at once, instead of those set before.
+    #[must_use]
+    pub fn options(mut self, options: AttentionOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Heads of every operand, 1 unless told. All are one launch.
+    #[must_use]
+    pub fn heads(mut self, heads: usize) -> Self {
+        self.options.heads = heads;
+        self
+    }
+
+    /// Where operands have their heads, [`HeadLayout::Columns`] unless told.
+    #[must_use]
+    pub fn layout(mut self, layout: HeadLayout) -> Self {
+        self.options.layout = layout;
+        self
+    }
+
+    /// Columns of each head of `Q`, `K`, `V` and the result, at most 256; 64 unless told.
+    #[must_use]
+    pub fn columns(mut self, columns: usize) -> Self {
+        self.options.columns = columns;
+        self
+    }
+
+    /// Columns of each head of `V` and the result, if they are not those of `Q` and `K`.
+    #[must_use]
+    pub fn value_columns(mut self, columns: usize) -> Self {
+        self.options.value_columns = Some(columns);
+        self
+    }
+
+    /// Type of `Q`, `K` and `V`, [`Precision::F32`] unless told; f16 and bf16 are the others.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.options.precision = precision;
+        self
+    }
+
+    /// The algorithm, [`AttentionAlgorithm::Auto`] unless told.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: AttentionAlgorithm) -> Self {
+        self.options.algorithm = algorithm;
+        self
+    }
+
+    /// Rows of a window on Tensor Cores, 4 or 8, instead of what suits the matrix.
+    #[must_use]
+    pub fn window_rows(mut self, rows: u32) -> Self {
+        self.options.window_rows = Some(rows);
+        self
+    }
+
+    /// Whether runs have a bias for each entry; no unless told. Windows by columns have none.
+    #[must_use]
+    pub fn biased(mut self, biased: bool) -> Self {
+        self.options.biased = biased;
+        self
+    }
+
+    /// Device memory that the plan may take, in bytes; operands are the caller's. No limit unless told. Every stream
+    /// but the device's own takes what pieces of long windows leave once more.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.options.memory_limit = Some(bytes);
+        self
+    }
+}

@@ -1,0 +1,147 @@
+//! What a caller chooses for attention.
+
+use windrow_formats::names;
+
+use crate::options::Precision;
+
+/// How attention is computed on a GPU. The CPU has one algorithm, whichever is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum AttentionAlgorithm {
+    /// Windows by columns on Tensor Cores, by entries with a bias; rows in f32, and for operands whose rows do not
+    /// begin at multiples of 16 bytes.
+    #[default]
+    Auto,
+    /// CUDA cores, a row at a time. Any precision and alignment.
+    Rows,
+    /// Tensor Cores, windows of 4 or 8 rows over the matrix as it is. f16 and bf16.
+    Entries,
+    /// Tensor Cores, windows of 4 or 8 rows whose distinct columns are listed once. f16 and bf16; without bias.
+    Columns,
+}
+
+impl AttentionAlgorithm {
+    /// Every algorithm, `Auto` first.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Rows, Self::Entries, Self::Columns];
+
+    /// Whether there are kernels for `precision`.
+    #[must_use]
+    pub const fn supports(self, precision: Precision) -> bool {
+        match (self, precision) {
+            (_, Precision::F16 | Precision::Bf16) | (Self::Auto | Self::Rows, Precision::F32) => true,
+            (_, Precision::F32 | Precision::Tf32 | Precision::F64) => false,
+        }
+    }
+}
+
+names!(AttentionAlgorithm, "algorithm of attention";
+    Auto => "auto", Rows => "rows", Entries => "entries", Columns => "columns");
+
+/// Where an operand has the matrices of its heads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum HeadLayout {
+    /// Beside each other: `n × (heads · d)`, the columns of a head in succession; `[n, heads, d]`.
+    #[default]
+    Columns,
+    /// Below each other: `(heads · n) × d`, the rows of a head in succession; `[heads, n, d]`.
+    Rows,
+}
+
+impl HeadLayout {
+    /// Both layouts, the default first.
+    pub const ALL: [Self; 2] = [Self::Columns, Self::Rows];
+}
+
+names!(HeadLayout, "layout of heads"; Columns => "columns", Rows => "rows");
+
+/// Weights that are left out at random, in training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    /// Share of the weights that is left out, at least 0 and below 1. The others are multiplied by `1 / (1 − rate)`.
+    pub rate: f32,
+    /// Which they are: a hash of it, the head, the row and the column decides, so that two runs with one seed agree.
+    pub seed: u32,
+}
+
+/// The options of a plan as one plain value: what [`AttentionBuilder`](super::AttentionBuilder) sets one by one. As
+/// JSON a missing field has its default, and a field that there is not is an error.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AttentionOptions {
+    /// Heads of every operand.
+    pub heads: usize,
+    /// Where operands have them.
+    pub layout: HeadLayout,
+    /// Columns of each head of `Q` and `K`.
+    pub columns: usize,
+    /// Columns of each head of `V` and the result; those of `Q` unless told.
+    pub value_columns: Option<usize>,
+    /// Type of `Q`, `K` and `V`.
+    pub precision: Precision,
+    /// The algorithm on a GPU.
+    pub algorithm: AttentionAlgorithm,
+    /// Rows of a window on Tensor Cores, 4 or 8; what suits the matrix unless told.
+    pub window_rows: Option<u32>,
+    /// Whether runs have a bias for each entry.
+    pub biased: bool,
+    /// Device memory that the plan may take, in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+impl Default for AttentionOptions {
+    fn default() -> Self {
+        Self {
+            heads: 1,
+            layout: HeadLayout::Columns,
+            columns: 64,
+            value_columns: None,
+            precision: Precision::F32,
+            algorithm: AttentionAlgorithm::Auto,
+            window_rows: None,
+            biased: false,
+            memory_limit: None,
+        }
+    }
+}
+
+impl AttentionOptions {
+    /// Columns of each head of `V` and the result.
+    #[must_use]
+    pub fn value_columns(&self) -> usize {
+        self.value_columns.unwrap_or(self.columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for algorithm in AttentionAlgorithm::ALL {
+            assert_eq!(algorithm.to_string().parse::<AttentionAlgorithm>().unwrap(), algorithm);
+        }
+        for layout in HeadLayout::ALL {
+            assert_eq!(layout.to_string().parse::<HeadLayout>().unwrap(), layout);
+        }
+        let error = "tiles".parse::<AttentionAlgorithm>().unwrap_err();
+        let expected = "\"tiles\" is no algorithm of attention; there are auto, rows, entries and columns";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn tensor_cores_have_no_f32() {
+        for precision in Precision::ALL {
+            let supported = AttentionAlgorithm::ALL.map(|algorithm| algorithm.supports(precision));
+            let expected = match precision {
+                Precision::F16 | Precision::Bf16 => [true; 4],
+                Precision::F32 => [true, true, false, false],
+                Precision::Tf32 | Precision::F64 => [false; 4],
+            };
+            assert_eq!(supported, expected, "{precision}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What can go wrong with attention.
+
+use thiserror::Error;
+
+use super::plan::PlanError;
+use super::via_plan_error;
+use crate::attention::AttentionAlgorithm;
+use crate::options::Precision;
+
+/// Why attention, [`GraphAttention`](crate::GraphAttention), could not be planned or run.
+///
+/// Every message has the numbers and what to do about them.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum AttentionError {
+    /// A combination of algorithm and precision that no kernel of attention implements.
+    #[error(
+        "attention by {algorithm} does not support precision {precision}; use {}",
+        if algorithm.supports(Precision::F32) { "f32, f16 or bf16" } else { "f16 or bf16, or algorithm rows" }
+    )]
+    Unsupported {
+        /// The algorithm asked for.
+        algorithm: AttentionAlgorithm,
+        /// The precision asked for.
+        precision: Precision,
+    },
+    /// Heads of no or too many columns, or no heads.
+    #[error("{found} {what} are not between 1 and {most}; {remedy}")]
+    Extent {
+        /// What there are so many of.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// Windows of another number of rows than kernels have.
+    #[error("windows of {found} rows: there are kernels for 4 and 8")]
+    WindowRows {
+        /// The rows asked for.
+        found: u32,
+    },
+    /// A share of weights to leave out that is no share.
+    #[error("a dropout of {found} is not at least 0 and below 1")]
+    DropoutRate {
+        /// The rate asked for.
+        found: f32,
+    },
+    /// A bias that the plan was not made for.
+    #[error("the plan's windows by columns take no bias; build it with `biased(true)`")]
+    NotBiased,
+    /// A matrix with more columns than windows by columns can name.
+    #[error(
+        "windows of {rows} rows by columns name {limit} columns at most, of {found}; use algorithm entries"
+    )]
+    TooManyColumns {
+        /// Columns of the matrix.
+        found: usize,
+        /// Rows of a window.
+        rows: u32,
+        /// How many they can name.
+        limit: usize,
+    },
+    /// What can go wrong with any plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+via_plan_error!(AttentionError);
