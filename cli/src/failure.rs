@@ -6,8 +6,8 @@ use std::io;
 use windrow::io::{ReadError, WriteError, printable};
 use windrow::reorder::Stopped;
 use windrow::{
-    DeviceError, FormatError, NmError, OutOfMemory, PlanError, ProfileError, SddmmError, SpmmError,
-    TensorError, TunedError,
+    AttentionError, DeviceError, FormatError, NmError, OutOfMemory, PlanError, ProfileError, SddmmError,
+    SpmmError, TensorError, TunedError,
 };
 use windrow_bench::measure::BenchError;
 
@@ -194,7 +194,17 @@ macro_rules! from_library {
     };
 }
 
-from_library!(OutOfMemory, DeviceError, FormatError, PlanError, SpmmError, SddmmError, NmError, TensorError);
+from_library!(
+    OutOfMemory,
+    DeviceError,
+    FormatError,
+    PlanError,
+    SpmmError,
+    SddmmError,
+    AttentionError,
+    NmError,
+    TensorError
+);
 
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {

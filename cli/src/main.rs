@@ -54,6 +54,7 @@ fn run(command: &Command, global: &Global) -> Result<()> {
         Command::Spy(args) => command::spy::run(args, console),
         Command::Spmm(args) => command::spmm::run(args, console),
         Command::Sddmm(args) => command::sddmm::run(args, console),
+        Command::Attention(args) => command::attention::run(args, console),
         Command::Mttkrp(args) => command::tensor::mttkrp(args, console),
         Command::Ttm(args) => command::tensor::ttm(args, console),
         Command::Nm(args) => command::nm::run(args, console),

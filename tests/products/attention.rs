@@ -2,10 +2,11 @@
 
 use half::{bf16, f16};
 use windrow::{
-    AttentionAlgorithm, AttentionError, AttentionOperands, AttentionOptions, Csr, Device, DeviceBuffer,
-    DeviceKind, DeviceMatrix, Dropout, GraphAttention, HeadLayout, PlanError, Precision, Stream,
+    AttentionAlgorithm, AttentionError, AttentionOperands, AttentionOptions, Csr, DenseRef, Device,
+    DeviceBuffer, DeviceKind, DeviceMatrix, Dropout, Element, GraphAttention, HeadLayout, PlanError,
+    Precision, Stream,
 };
-use windrow_testkit::{Pattern, SplitMix64, Values};
+use windrow_testkit::{Comparison, Pattern, SplitMix64, Values};
 
 use crate::attention_case::{
     Case, Scores, check, kind, kinds, lengths, long_rows, no_entries, no_rows, on_device, run, run_kind,
@@ -238,6 +239,63 @@ fn results_of_16_bits() {
         assert_eq!(out.download().unwrap(), expected, "{kind:?} on {device}");
     }
     report_missing_gpu("attention in 16 bits", 2);
+}
+
+/// What is right passes, and what is wrong by more than roundings is found where it is, in either layout.
+#[test]
+fn results_are_verified() {
+    let mut cases = [
+        Case::new("verified", &lengths(), [2, 24, 16], Scores::Reals),
+        Case::new("verified", &long_rows(), [1, 32, 32], Scores::Large),
+        Case::new("verified", &shared(), [3, 16, 8], Scores::Negative).stacked(),
+        Case::new("verified", &no_entries(), [1, 8, 8], Scores::Reals),
+        Case::new("verified, not finite", &shared(), [2, 16, 16], Scores::Reals),
+    ];
+    (cases[4].v[5], cases[4].q[40]) = (f32::INFINITY, f32::NAN);
+    for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
+        by_turns(
+            &format!("verified attention, {precision}"),
+            cases.len(),
+            |device, turn, _| match precision {
+                Precision::F16 => verified::<f16>(device, precision, &cases[turn]),
+                Precision::Bf16 => verified::<bf16>(device, precision, &cases[turn]),
+                _ => verified::<f32>(device, precision, &cases[turn]),
+            },
+        );
+    }
+}
+
+fn verified<T: Element<Sum = f32>>(device: &Device, precision: Precision, case: &Case) -> Comparison {
+    let (m, n) = (case.a.rows(), case.a.cols());
+    let plan = case.plan(kind(AttentionAlgorithm::Auto, None, precision), device);
+    let q = on_device::<T>(device, &case.q, case.shape(m, case.columns));
+    let k = on_device::<T>(device, &case.k, case.shape(n, case.columns));
+    let v = on_device::<T>(device, &case.v, case.shape(n, case.value_columns));
+    let (rows, columns) = case.shape(m, case.value_columns);
+    let mut out = DeviceMatrix::<f32>::zeros(device, rows, columns).unwrap();
+    plan.forward(case.scale, [&q, &k, &v], &mut out).unwrap();
+    let verify = |out: &DeviceMatrix<f32>| plan.verify(&case.a, case.scale, [&q, &k, &v], out).unwrap();
+    let found = verify(&out);
+    assert!(found.passed(), "{} on {device}, {precision}: {found}", case.name);
+    assert_eq!(found.checked, (rows * columns) as u64);
+    assert!(case.a.nnz() == 0 || found.worst_ratio > 0.0, "{}: nothing was compared", case.name);
+    let comparison =
+        Comparison { elements: rows * columns, worst_ratio: found.worst_ratio, ..Comparison::default() };
+    // One element of the last head's last column, a hundredth off.
+    let mut elements = out.download().unwrap();
+    let at = case.at((m, case.value_columns), case.heads - 1, m / 2, case.value_columns - 1);
+    elements[at] += 0.01;
+    out.copy_from(DenseRef::packed(&elements, rows, columns).unwrap()).unwrap();
+    let found = verify(&out);
+    assert_eq!(
+        (found.failures, found.worst_row, found.worst_col),
+        (1, at / columns, at % columns),
+        "{found}"
+    );
+    let other = Csr::<f32>::identity(m + 1).unwrap();
+    let error = plan.verify(&other, case.scale, [&q, &k, &v], &out).unwrap_err();
+    assert!(matches!(error, AttentionError::Plan(PlanError::OtherMatrix { .. })), "{error}");
+    comparison
 }
 
 #[test]

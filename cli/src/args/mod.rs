@@ -1,5 +1,6 @@
 //! The command line: commands, options, and the help that goes with them.
 
+mod attention;
 mod info;
 mod nm;
 pub(crate) mod plan;
@@ -24,6 +25,7 @@ use crate::units::parse_bytes;
 use plan::PlanArgs;
 use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
+pub(crate) use attention::AttentionArgs;
 pub(crate) use info::InfoArgs;
 pub(crate) use nm::{NmArgs, Ratio};
 #[cfg(feature = "man")]
@@ -96,6 +98,7 @@ pub(crate) enum Command {
     Spy(SpyArgs),
     Spmm(SpmmArgs),
     Sddmm(SddmmArgs),
+    Attention(AttentionArgs),
     Mttkrp(MttkrpArgs),
     Ttm(TtmArgs),
     Nm(NmArgs),
@@ -351,9 +354,9 @@ pub(crate) struct SddmmArgs {
 
 /// Check SpMM on a matrix with every algorithm, precision and width: f32, tf32, f16, bf16 and f64.
 ///
-/// Sampled products, weights and tensors are checked by --verify of their own commands. Each product is compared with
-/// an f64 reference, element by element, within the error bound that follows from the length of the row. One line a
-/// product, written when it is known; exit code 1 if any of them is wrong.
+/// Sampled products, attention, weights and tensors are checked by --verify of their own commands. Each product is
+/// compared with an f64 reference, element by element, within the error bound that follows from the length of the row.
+/// One line a product, written when it is known; exit code 1 if any of them is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,5 +1,6 @@
 //! The commands, one module each: `run` takes the arguments and writes the result.
 
+pub(crate) mod attention;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod convert;

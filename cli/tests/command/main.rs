@@ -1,5 +1,6 @@
 //! The built command, run on files: what it prints, and with which code it ends.
 
+mod attention;
 mod convert;
 mod dense;
 mod doctor;

@@ -2,8 +2,20 @@
 
 use super::run::{data, windrow};
 
-const COMMANDS: [&str; 13] = [
-    "info", "spy", "spmm", "sddmm", "mttkrp", "ttm", "nm", "verify", "reorder", "convert", "gen", "tune",
+const COMMANDS: [&str; 14] = [
+    "info",
+    "spy",
+    "spmm",
+    "sddmm",
+    "attention",
+    "mttkrp",
+    "ttm",
+    "nm",
+    "verify",
+    "reorder",
+    "convert",
+    "gen",
+    "tune",
     "doctor",
 ];
 

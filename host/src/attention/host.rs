@@ -1,7 +1,8 @@
 //! Attention on the CPU.
 
 use rayon::prelude::*;
-use windrow_formats::Pattern;
+use windrow_formats::memory::try_zeroed;
+use windrow_formats::{OutOfMemory, Pattern};
 use windrow_kernels::attention::dropout_bits;
 
 use super::operands::Extent;
@@ -64,7 +65,7 @@ impl HostAttention<'_> {
         operands: &HostOperands<'_, T>,
         result: &mut DenseMut<'_, O>,
         states: Option<&mut [f32]>,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let Self { pattern, options, extents: [q, k, v, out] } = *self;
         let of = |matrix, extent| Heads { matrix, extent, options };
         let (queries, keys, values) = (of(operands.q, q), of(operands.k, k), of(operands.v, v));
@@ -72,18 +73,16 @@ impl HostAttention<'_> {
             operands.bias.map_or(0, |bias| if bias.len() > pattern.nnz() { pattern.nnz() } else { 0 });
         let (drop_below, keep_scale) = drop_below(operands.dropout);
         let seed = operands.dropout.map_or(0, |dropout| dropout.seed);
-        let one = |head: usize, row: usize, result: &mut [O]| {
+        let one = |head: usize, row: usize, result: &mut [O]| -> Result<[f32; 2], OutOfMemory> {
             let entries = pattern.row_range(row);
             let query = queries.row(head, row);
-            let mut scores: Vec<f64> = entries
-                .clone()
-                .map(|entry| {
-                    let key = keys.row(head, pattern.col_indices()[entry] as usize);
-                    let products = query.iter().zip(key).map(|(&q, &k)| q.to_f64() * k.to_f64());
-                    let bias = operands.bias.map_or(0.0, |bias| f64::from(bias[head * bias_head + entry]));
-                    f64::from(scale) * products.sum::<f64>() + bias
-                })
-                .collect();
+            let mut scores = try_zeroed::<f64>(entries.len(), "the scores of a row")?;
+            for (score, entry) in scores.iter_mut().zip(entries.clone()) {
+                let key = keys.row(head, pattern.col_indices()[entry] as usize);
+                let products = query.iter().zip(key).map(|(&q, &k)| q.to_f64() * k.to_f64());
+                let bias = operands.bias.map_or(0.0, |bias| f64::from(bias[head * bias_head + entry]));
+                *score = f64::from(scale) * products.sum::<f64>() + bias;
+            }
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let base = if max == f64::NEG_INFINITY { 0.0 } else { max };
             let mut sum = 0.0;
@@ -91,7 +90,7 @@ impl HostAttention<'_> {
                 *score = (*score - base).exp();
                 sum += *score;
             }
-            let mut sums = vec![0.0; v.columns];
+            let mut sums = try_zeroed::<f64>(v.columns, "the sums of a row")?;
             for (entry, &weight) in entries.zip(&scores) {
                 let column = pattern.col_indices()[entry];
                 let dropped =
@@ -107,32 +106,33 @@ impl HostAttention<'_> {
                 .zip(&sums)
                 .for_each(|(element, &of_row)| *element = O::from_f64(of_row / divisor));
             #[expect(clippy::cast_possible_truncation, reason = "rounded as documented")]
-            [max as f32, sum as f32]
+            Ok([max as f32, sum as f32])
         };
         let ld = result.ld().max(1);
         let (rows, columns) = (out.rows, out.columns);
-        let of_row: Vec<Vec<[f32; 2]>> = result
-            .data_mut()
-            .par_chunks_mut(ld)
-            .take(out.shape(options).0)
-            .enumerate()
-            .map(|(at, elements)| match options.layout {
-                HeadLayout::Rows => vec![one(at / rows, at % rows, &mut elements[..columns])],
-                HeadLayout::Columns => elements[..options.heads * columns]
-                    .chunks_exact_mut(columns)
-                    .enumerate()
-                    .map(|(head, elements)| one(head, at, elements))
-                    .collect(),
-            })
-            .collect();
-        if let Some(states) = states {
-            let heads_beside = if options.layout == HeadLayout::Columns { options.heads } else { 1 };
-            for (at, of_row) in of_row.iter().enumerate() {
-                for (head, state) in of_row.iter().enumerate() {
-                    let place = if heads_beside == 1 { at } else { head * rows + at };
-                    states[2 * place..2 * place + 2].copy_from_slice(state);
+        let beside = if options.layout == HeadLayout::Columns { options.heads } else { 1 };
+        let result_rows = out.shape(options).0;
+        let mut found = try_zeroed::<f32>(2 * beside * result_rows, "the states of rows")?;
+        result.data_mut().par_chunks_mut(ld).zip(found.par_chunks_mut(2 * beside)).enumerate().try_for_each(
+            |(at, (elements, states))| {
+                for (place, state) in states.chunks_exact_mut(2).enumerate() {
+                    let (head, row) = match options.layout {
+                        HeadLayout::Rows => (at / rows, at % rows),
+                        HeadLayout::Columns => (place, at),
+                    };
+                    let of_head = &mut elements[place * columns..(place + 1) * columns];
+                    state.copy_from_slice(&one(head, row, of_head)?);
                 }
+                Ok(())
+            },
+        )?;
+        if let Some(states) = states {
+            for (at, state) in found.chunks_exact(2).enumerate() {
+                // By rows and then heads, if heads are beside each other.
+                let place = at % beside * rows + at / beside;
+                states[2 * place..2 * place + 2].copy_from_slice(state);
             }
         }
+        Ok(())
     }
 }

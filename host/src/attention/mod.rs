@@ -8,6 +8,7 @@ mod operands;
 mod options;
 mod plan;
 mod report;
+mod verify;
 mod windows;
 
 use windrow_formats::{Csr, Value};

@@ -177,7 +177,7 @@ impl AttentionPlan {
                     let operands = HostOperands { q, k, v, bias, dropout };
                     let states = states.and_then(|states| states.into_host());
                     let attention = HostAttention { pattern, options, extents };
-                    attention.run(scale, &operands, &mut out, states);
+                    attention.run(scale, &operands, &mut out, states)?;
                 }
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use super::{Function, FunctionKind, Item, Ptx, tokens};
 use crate::entries::EntrySpec;
 use crate::failure::{Failure, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use windrow_kernels::Arch;
 
 /// Adds `.maxntid` and `.minnctapersm` to every entry: launch bounds cannot be written in Rust for this
@@ -44,30 +44,27 @@ pub(crate) fn launch_bounds(ptx: &mut Ptx, entries: &[EntrySpec]) -> Result<()> 
 /// Drops the functions, declarations and constants that no entry reaches: the panic handler that a crate without
 /// `std` must define although no kernel can panic, and the strings of tables that only the host reads.
 pub(crate) fn prune_unreachable(ptx: &mut Ptx) {
-    let mut reached = BTreeSet::new();
-    let mut pending: Vec<String> =
-        ptx.definitions(FunctionKind::Entry).map(|entry| entry.name.clone()).collect();
+    // The lines that a name brings in: a module is thousands of items, which are not walked for each of its names.
+    let mut named: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut pending: Vec<&str> =
+        ptx.definitions(FunctionKind::Entry).map(|entry| entry.name.as_str()).collect();
     for item in &ptx.items {
-        if let Item::Line(line) = item
-            && private_constant(line).is_none()
-        {
-            pending.extend(tokens(line).map(str::to_owned));
+        match item {
+            Item::Definition(function) => {
+                let lines = function.body.iter().map(String::as_str);
+                named.entry(&function.name).or_default().extend(lines);
+            }
+            Item::Line(line) => match private_constant(line) {
+                Some(name) => named.entry(name).or_default().push(line),
+                None => pending.extend(tokens(line)),
+            },
+            Item::Declaration(_) => {}
         }
     }
+    let mut reached = BTreeSet::new();
     while let Some(name) = pending.pop() {
-        if !reached.insert(name.clone()) {
-            continue;
-        }
-        for item in &ptx.items {
-            match item {
-                Item::Definition(function) if function.name == name => {
-                    pending.extend(function.body.iter().flat_map(|line| tokens(line)).map(str::to_owned));
-                }
-                Item::Line(line) if private_constant(line) == Some(&name) => {
-                    pending.extend(tokens(line).map(str::to_owned));
-                }
-                _ => {}
-            }
+        if reached.insert(name.to_owned()) {
+            pending.extend(named.get(name).into_iter().flatten().flat_map(|line| tokens(line)));
         }
     }
     ptx.items.retain(|item| match item {

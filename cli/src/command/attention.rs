@@ -1,0 +1,150 @@
+//! `windrow attention`: plans attention over the entries of a matrix, runs it, times it, and checks it.
+
+use std::fmt;
+
+use serde::Serialize;
+use windrow::synthetic::seeded_values;
+use windrow::{
+    AttentionOptions, AttentionPlan, AttentionReport, Csr, DenseRef, Device, DeviceKind, DeviceMatrix,
+    Element, GraphAttention, HeadLayout, Precision, Verification, bf16, f16,
+};
+use windrow_bench::measure::{Timing, measure};
+
+use crate::args::AttentionArgs;
+use crate::command::spmm::conclusion;
+use crate::console::Console;
+use crate::failure::Result;
+use crate::listing::Listing;
+use crate::load;
+use crate::product::{poison, refuse_beyond_memory, timed, verdict};
+use crate::units::{digits, giga_per_second};
+
+/// What `windrow attention` prints, and writes with `--json`.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    file: String,
+    seed: u64,
+    scale: f32,
+    plan: AttentionReport,
+    preprocessing_us: f64,
+    time: Timing,
+    /// Two operations for each entry, head and column of `Q` and `V`, over the median.
+    gflop_s: f64,
+    /// Rows of `K` and `V` that the kernels gather, over the median.
+    gathered_gb_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
+}
+
+pub(crate) fn run(args: &AttentionArgs, console: Console) -> Result<()> {
+    let device = args.device.open()?;
+    let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let options = AttentionOptions {
+        heads: args.heads,
+        layout: args.layout,
+        columns: args.dim,
+        value_columns: args.value_dim,
+        precision: args.precision,
+        algorithm: args.algorithm,
+        window_rows: args.window_rows,
+        biased: false,
+        memory_limit: args.memory.limit,
+    };
+    let spinner = console.spinner("planning");
+    let plan = GraphAttention::builder(&a).options(options).build(&device);
+    spinner.finish_and_clear();
+    let plan = plan?;
+    // Of other precisions there is no plan.
+    let outcome = match args.precision {
+        Precision::F16 => attend::<f16>(&a, &plan, args, console),
+        Precision::Bf16 => attend::<bf16>(&a, &plan, args, console),
+        Precision::F32 | Precision::Tf32 | Precision::F64 => attend::<f32>(&a, &plan, args, console),
+    }?;
+    console.line(&outcome)?;
+    console.object("attention", &outcome)?;
+    conclusion(outcome.verification.as_ref())
+}
+
+fn attend<T: Element<Sum = f32>>(
+    a: &Csr<f32>,
+    plan: &AttentionPlan,
+    args: &AttentionArgs,
+    console: Console,
+) -> Result<Outcome> {
+    let (device, options) = (plan.device(), &plan.report().options);
+    check_memory::<T>((a.rows(), a.cols()), options, device)?;
+    let value_columns = options.value_columns();
+    let shape = |rows: usize, columns: usize| match options.layout {
+        HeadLayout::Rows => (options.heads * rows, columns),
+        _ => (rows, options.heads * columns),
+    };
+    let operand = |(rows, columns): (usize, usize), seed: u64| -> Result<DeviceMatrix<T>> {
+        let values = seeded_values::<T>(rows * columns, seed)?;
+        Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, columns)?)?)
+    };
+    let spinner = console.spinner("making Q, K and V");
+    let operands = operand(shape(a.rows(), options.columns), args.seed).and_then(|q| {
+        let k = operand(shape(a.cols(), options.columns), !args.seed)?;
+        let v = operand(shape(a.cols(), value_columns), args.seed.wrapping_add(1 << 32))?;
+        Ok((q, k, v))
+    });
+    spinner.finish_and_clear();
+    let (q, k, v) = operands?;
+    let (rows, columns) = shape(a.rows(), value_columns);
+    let mut out = DeviceMatrix::<f32>::zeros(device, rows, columns)?;
+    // An element that no kernel writes cannot pass for a right one.
+    poison(&mut out)?;
+    let scale = args.scale.unwrap_or_else(|| 1.0 / (args.dim as f32).sqrt());
+    let spinner = console.spinner("timing");
+    let time = measure(device, args.timing.sampling(), || plan.forward(scale, [&q, &k, &v], &mut out));
+    spinner.finish_and_clear();
+    let time = time?;
+    let spinner = console.spinner("verifying");
+    let verification = args.verify.then(|| plan.verify(a, scale, [&q, &k, &v], &out)).transpose();
+    spinner.finish_and_clear();
+    let report = plan.report().clone();
+    let giga = |amount| giga_per_second(amount, time.median_us);
+    let of_entry = (options.heads * (options.columns + value_columns)) as f64;
+    Ok(Outcome {
+        file: args.file.display().to_string(),
+        seed: args.seed,
+        scale,
+        preprocessing_us: report.preprocessing_us(),
+        gflop_s: giga(2.0 * report.nnz as f64 * of_entry),
+        gathered_gb_s: giga(report.gathered as f64 * of_entry * size_of::<T>() as f64),
+        plan: report,
+        time,
+        verification: verification?,
+    })
+}
+
+/// Whether the operands fit, before a byte is allocated: an operating system may promise more than it has.
+fn check_memory<T: Element>(
+    (m, n): (usize, usize),
+    options: &AttentionOptions,
+    device: &Device,
+) -> Result<()> {
+    let heads = options.heads as u128;
+    let (m, n) = (m as u128 * heads, n as u128 * heads);
+    let (d, e) = (options.columns as u128, options.value_columns() as u128);
+    let inputs = (m * d + n * (d + e)) * size_of::<T>() as u128;
+    // On the CPU they exist twice while they are made.
+    let inputs = if device.kind() == DeviceKind::Cpu { 2 * inputs } else { inputs };
+    let needed = inputs + m * e * size_of::<f32>() as u128;
+    let operands = || format!("Q ({m} × {d}), K ({n} × {d}), V ({n} × {e}) and the result");
+    refuse_beyond_memory(device, needed, operands, "--dim or --heads")
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.plan)?;
+        let mut listing = Listing::default();
+        listing.add("time", format!("{}, scale {}", timed(&self.time), self.scale));
+        let (flop, bytes) = (digits(self.gflop_s), digits(self.gathered_gb_s));
+        listing.add("rates", format!("{flop} GFLOP/s, {bytes} GB/s gathered"));
+        if let Some(found) = &self.verification {
+            listing.add("verify", verdict(found));
+        }
+        write!(f, "{listing}")
+    }
+}
