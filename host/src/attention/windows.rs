@@ -7,8 +7,8 @@ use windrow_kernels::NO_SLOT;
 
 use crate::num::{index, narrow, wide};
 
-/// Windows that a thread lays out at a time.
-const WINDOWS_TOGETHER: usize = 256;
+/// Windows that a thread lays out at a time: few, so that a small matrix of long rows is work for all threads.
+const WINDOWS_TOGETHER: usize = 16;
 /// Warps that a multiprocessor has at work, about.
 const WARPS_AT_WORK: usize = 16;
 /// Entries of a step of a kernel: pieces are a multiple of it.
