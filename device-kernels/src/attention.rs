@@ -14,6 +14,8 @@
 //! | [`AttentionWindows`] | f16 and bf16, Tensor Cores | windows of 4 or 8 rows |
 //! | [`AttentionRows`] | f32, and operands of any alignment, CUDA cores | one at a time |
 //! | [`AttentionJoin`] | windows that were cut | those |
+//! | [`AttentionGradient`] | gradients in any precision, CUDA cores | rows, and then columns |
+//! | [`AttentionGradientJoin`] | rows and columns that were cut | those |
 //!
 //! A *window* is 1, 4 or 8 successive rows, and its entries are one after the other; what a warp works on. A window of
 //! many entries is a block's, and one of yet more is cut in *pieces*, a block each, whose sums are left in slots of a
@@ -21,7 +23,9 @@
 
 mod block;
 mod forward;
+mod gradient;
 mod join;
+mod operands;
 mod rows;
 mod sums;
 mod window;
@@ -30,7 +34,12 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 pub use self::forward::AttentionWindows;
+pub use self::gradient::{
+    AttentionGradient, AttentionGradientJoin, AttentionGradientJoinParams, AttentionGradientParams,
+    GradientPass, OverColumns, OverRows, RowTerms, gradient_partial_floats,
+};
 pub use self::join::{AttentionJoin, AttentionJoinParams};
+pub use self::operands::{DroppedWeights, EntryBias, HeadMatrix};
 pub use self::rows::AttentionRows;
 pub use self::window::{ByColumns, ByEntries, WindowForm};
 
@@ -39,30 +48,6 @@ use crate::unroll::each4;
 
 /// Warps of a block.
 pub const ATTENTION_WARPS: u32 = 4;
-
-/// An operand with a matrix for each head: element `column` of row `row` of head `h` is the one at
-/// `h · head + row · ld + column`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
-pub struct HeadMatrix {
-    /// The first element, cast to words.
-    pub first: GlobalPtr<u32>,
-    /// Elements from one head to the next.
-    pub head: u64,
-    /// Elements from one row to the next.
-    pub ld: u32,
-    /// Columns of each head.
-    pub columns: u32,
-}
-
-impl HeadMatrix {
-    /// Where head `head` has element `column` of row `row`, in elements from the first.
-    #[inline(always)]
-    #[must_use]
-    pub const fn at(&self, head: u32, row: u32, column: u32) -> u64 {
-        head as u64 * self.head + row as u64 * self.ld as u64 + column as u64
-    }
-}
 
 /// Arguments of the kernels of attention.
 ///
@@ -75,8 +60,7 @@ impl HeadMatrix {
 ///   of such a window are in pieces, a piece with [`NO_SLOT`](crate::NO_SLOT) is all of them. No two have one slot;
 /// - `states` is null, or has the maximum and the sum of a row's softmax for each head and row, heads slowest;
 /// - `partial` has [`partial_floats`] numbers for each head and slot, slots fastest;
-/// - `bias` is null, or has a number for each entry in the order of the matrix, `bias_head` numbers from a head to the
-///   next; null unless windows are by entries;
+/// - `bias` is null unless windows are by entries;
 /// - the grid has [`blocks`](Self::blocks), and a value of its slow axis for each head.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -90,9 +74,7 @@ pub struct AttentionParams {
     /// The result, a row for each of the matrix.
     pub out: HeadMatrix,
     /// What is added to the scores.
-    pub bias: GlobalPtr<f32>,
-    /// Elements of the bias from one head to the next, 0 where all heads have the same.
-    pub bias_head: u64,
+    pub bias: EntryBias,
     /// Maximum and sum of each row, for the gradient.
     pub states: GlobalPtr<[f32; 2]>,
     /// The workspace in which pieces leave their sums.
@@ -120,12 +102,8 @@ pub struct AttentionParams {
     /// 1 if four elements of `out` may be stored at once: rows and heads begin at multiples of so many, and of 16 bytes
     /// or of eight where that is less; else 0.
     pub out_vectors: u32,
-    /// Of 2³², how often a weight is dropped.
-    pub drop_below: u32,
-    /// Factor of the weights that are not.
-    pub keep_scale: f32,
     /// Which weights are dropped.
-    pub seed: u32,
+    pub dropped: DroppedWeights,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
@@ -135,53 +113,6 @@ impl AttentionParams {
     #[must_use]
     pub const fn blocks(&self) -> u32 {
         self.piece_count + self.window_count.div_ceil(ATTENTION_WARPS)
-    }
-
-    /// What is added to the score of an entry.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is such an entry.
-    #[inline(always)]
-    unsafe fn bias_of<S: Simt>(&self, s: &S, head: u32, position: u32) -> f32 {
-        if self.bias == GlobalPtr::NULL {
-            return 0.0;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { s.load_readonly(self.bias.at_wide(u64::from(head) * self.bias_head + u64::from(position))) }
-    }
-
-    /// A weight after dropout: 0, or what makes up for those that are. A hash of head, row and column decides, so that
-    /// forward and backward passes agree on it, in whatever order they walk.
-    #[inline(always)]
-    fn kept(&self, head: u32, row: u32, column: u32, weight: f32) -> f32 {
-        if self.drop_below == 0 {
-            weight
-        } else if dropout_bits([self.seed, head, row, column]) < self.drop_below {
-            0.0
-        } else {
-            weight * self.keep_scale
-        }
-    }
-
-    /// Writes a number to the result.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is such an element, and no other thread touches it.
-    #[inline(always)]
-    unsafe fn store<S: Simt>(&self, s: &S, at: u64, value: f32) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if self.out_type == OutputType::Sums.code() {
-                s.store(self.out.first.cast().at_wide(at), value);
-            } else {
-                let bits = if self.out_type == OutputType::F16.code() {
-                    s.f32_to_f16(value)
-                } else {
-                    s.f32_to_bf16(value)
-                };
-                s.store(self.out.first.cast().at_wide(at), bits);
-            }
-        }
     }
 }
 
@@ -210,7 +141,7 @@ impl AttentionParams {
             } else {
                 each4(|i| {
                     if column + (i as u32) < self.out.columns {
-                        self.store(s, at + i as u64, quad[i]);
+                        self.out.store(s, self.out_type, at + i as u64, quad[i]);
                     }
                 });
             }
@@ -222,21 +153,4 @@ impl AttentionParams {
 #[must_use]
 pub const fn partial_floats(window_rows: u32, width: u32) -> u32 {
     window_rows * (width + 2)
-}
-
-/// 32 bits that look random, of four numbers: each is mixed in by a multiplication and a shift (the rounds of
-/// `MurmurHash3`, whose avalanche is complete after the last).
-#[inline(always)]
-#[must_use]
-pub const fn dropout_bits(words: [u32; 4]) -> u32 {
-    let mut hash: u32 = 0x9747_b28c;
-    let mut i = 0;
-    while i < words.len() {
-        hash ^= words[i].wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
-        i += 1;
-    }
-    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
-    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
-    hash ^ (hash >> 16)
 }

@@ -107,6 +107,16 @@ macro_rules! tables {
 
 tables!(spmm, tensor, sddmm, softmax, attention, nm, training, preprocess, check, probe);
 
+/// [`body`] for the emulator. All kernels are compiled here, once, and not again in each crate that runs them there.
+///
+/// # Safety of the function returned
+/// That of what [`body`] returns.
+#[cfg(all(feature = "emulator", not(target_arch = "nvptx64")))]
+#[must_use]
+pub fn emulated<'t>(name: &str) -> Option<Body<windrow_simt::emulator::Thread<'t>>> {
+    body(name)
+}
+
 #[cfg(target_arch = "nvptx64")]
 windrow_simt::declare_shared_memory!();
 

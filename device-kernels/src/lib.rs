@@ -79,6 +79,8 @@ mod variant;
 
 pub use arch::Arch;
 pub use element::{Bf16, Dtype, Element, F16, F32, F64, Gather, Scalars, Sum, Tf32, Vectors};
+#[cfg(all(feature = "emulator", not(target_arch = "nvptx64")))]
+pub use entries::emulated;
 pub use entries::{ENTRIES, body, entry};
 pub use kernel::{Entry, Family, Kernel};
 #[cfg(not(target_arch = "nvptx64"))]

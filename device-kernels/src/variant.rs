@@ -120,6 +120,19 @@ pub enum Variant {
     },
     /// [`crate::attention::AttentionJoin`]: windows whose entries several blocks have shared.
     AttentionJoin,
+    /// [`crate::attention::AttentionGradient`]: the gradients of attention, over rows or over columns.
+    AttentionGradient {
+        /// Whether it walks columns.
+        over_columns: bool,
+        /// Type of `Q`, `K`, `V` and the gradient of the result.
+        dtype: Dtype,
+        /// Whether they are read in 16-byte vectors.
+        vectors: bool,
+        /// Most columns of the dense operands.
+        width: u32,
+    },
+    /// [`crate::attention::AttentionGradientJoin`]: rows and columns whose entries several blocks have shared.
+    AttentionGradientJoin,
     /// [`crate::sddmm::SddmmTiles`]: tiles of a sampled product on Tensor Cores.
     SddmmTiles {
         /// Type of `X` and `Y`.

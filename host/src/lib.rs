@@ -216,6 +216,8 @@ mod plan;
 mod predict;
 mod profile;
 mod sddmm;
+#[cfg(debug_assertions)]
+mod shared;
 mod softmax;
 mod sort;
 mod spmm;
@@ -234,8 +236,8 @@ pub mod training;
 
 pub use activation::{Activation, Epilogue};
 pub use attention::{
-    AttentionAlgorithm, AttentionBuilder, AttentionOperands, AttentionOptions, AttentionPlan,
-    AttentionReport, Dropout, GraphAttention, HeadLayout,
+    AttentionAlgorithm, AttentionBackward, AttentionBuilder, AttentionGradients, AttentionOperands,
+    AttentionOptions, AttentionPlan, AttentionReport, Dropout, GraphAttention, HeadLayout,
 };
 pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index, Transposed};
 pub use dense::{Dense, DenseMut, DenseRef, MatRef};

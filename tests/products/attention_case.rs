@@ -123,6 +123,7 @@ impl Case {
             algorithm: kind.algorithm,
             window_rows: kind.window_rows,
             biased: self.bias.is_some(),
+            gradients: false,
             memory_limit: None,
         }
     }

@@ -4,6 +4,7 @@
 
 mod attention;
 mod attention_case;
+mod attention_gradient;
 mod beyond_u32;
 mod common;
 mod determinism;

@@ -6,11 +6,11 @@ use half::f16;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::training::{Adam, ColumnSums, CrossEntropy, Moments, add_bias_relu, round_into};
 use windrow::{
-    Algorithm, AttentionOperands, AttentionPlan, Coo3, Csf3, Csr, DenseRef, Determinism, Device,
-    DeviceBuffer, DeviceMatrix, Element, GraphAttention, Mttkrp, MttkrpPlan, NmPattern, NmSpmm, NmSpmmPlan,
-    Precision, Preprocessing, RowSoftmax, Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm,
-    SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm, TtmPlan, Value, prune_magnitude,
-    with_element,
+    Algorithm, AttentionBackward, AttentionGradients, AttentionOperands, AttentionPlan, Coo3, Csf3, Csr,
+    DenseRef, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, GraphAttention, Mttkrp, MttkrpPlan,
+    NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, RowSoftmax, Schedule, Sddmm, SddmmAlgorithm,
+    SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm, TtmPlan, Value,
+    prune_magnitude, with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -232,7 +232,7 @@ impl Subject for SoftmaxSubject {
     }
 }
 
-/// Attention of two heads: over windows on Tensor Cores and over rows, long ones cut.
+/// Attention of two heads and its gradients: over windows on Tensor Cores and over rows, long ones cut.
 pub(crate) struct AttentionSubject {
     stream: Stream,
     plans: [AttentionPlan; 2],
@@ -241,12 +241,13 @@ pub(crate) struct AttentionSubject {
 impl AttentionSubject {
     pub(crate) fn make(device: &Device, stream: Stream) -> Outcome<Box<dyn Subject>> {
         let a = matrix(Values::Reals);
-        let plan =
-            |precision| GraphAttention::builder(&a).heads(2).columns(8).precision(precision).build(device);
+        let plan = |precision| {
+            GraphAttention::builder(&a).heads(2).columns(8).precision(precision).gradients(true).build(device)
+        };
         Ok(Box::new(Self { stream, plans: [plan(Precision::F16)?, plan(Precision::F32)?] }))
     }
 
-    fn forward<T: Element<Sum = f32>>(&self, plan: &AttentionPlan) -> Outcome<Vec<u32>> {
+    fn both<T: Element<Sum = f32>>(&self, plan: &AttentionPlan) -> Outcome<Vec<u32>> {
         let device = plan.device();
         let (q, k) = (reals(ROWS * 16, 3), reals(COLS * 16, 4));
         let q = upload::<T>(device, &q, ROWS, 16)?;
@@ -254,16 +255,22 @@ impl AttentionSubject {
             (upload::<T>(device, &k, COLS, 16)?, upload::<T>(device, &reals(COLS * 16, 5), COLS, 16)?);
         let mut states = DeviceBuffer::<f32>::alloc_zeroed(device, 4 * ROWS)?;
         let mut out = DeviceMatrix::<f32>::zeros(device, ROWS, 16)?;
-        let operands = AttentionOperands::new(&q, &k, &v).states(&mut states);
-        plan.forward_on(&self.stream, 0.5, operands, &mut out)?;
-        Ok([bits(&out.download()?), bits(&states.to_vec()?)].concat())
+        let operands = || AttentionOperands::new(&q, &k, &v);
+        plan.forward_on(&self.stream, 0.5, operands().states(&mut states), &mut out)?;
+        let blank = |rows| DeviceMatrix::<f32>::zeros(device, rows, 16);
+        let (mut of_q, mut of_k, mut of_v) = (blank(ROWS)?, blank(COLS)?, blank(COLS)?);
+        let given = AttentionBackward::new(operands(), &states, &out, &q);
+        let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
+        plan.backward_on(&self.stream, 0.5, given, found)?;
+        let gradients = [of_q.download()?, of_k.download()?, of_v.download()?].concat();
+        Ok([bits(&out.download()?), bits(&states.to_vec()?), bits(&gradients)].concat())
     }
 }
 
 impl Subject for AttentionSubject {
     fn run(&mut self) -> Outcome<Vec<u32>> {
         let [narrow, wide] = &self.plans;
-        Ok([self.forward::<f16>(narrow)?, self.forward::<f32>(wide)?].concat())
+        Ok([self.both::<f16>(narrow)?, self.both::<f32>(wide)?].concat())
     }
 }
 

@@ -17,7 +17,7 @@ use super::run::{DeviceArgs, MemoryArgs, TimingArgs};
 #[command(after_help = "\
 Examples:
   windrow attention graph.mtx.gz --heads 8 --dim 64 --verify
-  windrow attention graph.mtx.gz --dim 128 --precision f16
+  windrow attention graph.mtx.gz --dim 128 --precision f16 --gradients
   windrow attention graph.mtx.gz --heads 4 --dim 32 -p bf16 --algorithm entries --json")]
 pub(crate) struct AttentionArgs {
     /// The matrix A; - reads standard input.
@@ -61,7 +61,11 @@ pub(crate) struct AttentionArgs {
     #[arg(long, value_name = "ROWS")]
     pub(crate) window_rows: Option<u32>,
 
-    /// Compare every element with an f64 reference, within its error bound.
+    /// Also compute the gradients of Q, K and V, given random ones of the result, and time that.
+    #[arg(long)]
+    pub(crate) gradients: bool,
+
+    /// Compare every element of the result with an f64 reference, within its error bound.
     #[arg(long)]
     pub(crate) verify: bool,
 

@@ -5,8 +5,9 @@ use std::fmt;
 use serde::Serialize;
 use windrow::synthetic::seeded_values;
 use windrow::{
-    AttentionOptions, AttentionPlan, AttentionReport, Csr, DenseRef, Device, DeviceKind, DeviceMatrix,
-    Element, GraphAttention, HeadLayout, Precision, Verification, bf16, f16,
+    AttentionBackward, AttentionGradients, AttentionOperands, AttentionOptions, AttentionPlan,
+    AttentionReport, Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, GraphAttention,
+    HeadLayout, Precision, Verification, bf16, f16,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -32,6 +33,9 @@ struct Outcome {
     gflop_s: f64,
     /// Rows of `K` and `V` that the kernels gather, over the median.
     gathered_gb_s: f64,
+    /// The gradients of `Q`, `K` and `V`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gradients: Option<Timing>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verification: Option<Verification>,
 }
@@ -48,6 +52,7 @@ pub(crate) fn run(args: &AttentionArgs, console: Console) -> Result<()> {
         algorithm: args.algorithm,
         window_rows: args.window_rows,
         biased: false,
+        gradients: args.gradients,
         memory_limit: args.memory.limit,
     };
     let spinner = console.spinner("planning");
@@ -102,6 +107,16 @@ fn attend<T: Element<Sum = f32>>(
     let spinner = console.spinner("verifying");
     let verification = args.verify.then(|| plan.verify(a, scale, [&q, &k, &v], &out)).transpose();
     spinner.finish_and_clear();
+    let gradients = match args.gradients {
+        true => {
+            let gradient = operand((rows, columns), args.seed.wrapping_add(2 << 32))?;
+            let spinner = console.spinner("timing the gradients");
+            let time = time_gradients(plan, scale, [&q, &k, &v, &gradient], args);
+            spinner.finish_and_clear();
+            Some(time?)
+        }
+        false => None,
+    };
     let report = plan.report().clone();
     let giga = |amount| giga_per_second(amount, time.median_us);
     let of_entry = (options.heads * (options.columns + value_columns)) as f64;
@@ -114,8 +129,29 @@ fn attend<T: Element<Sum = f32>>(
         gathered_gb_s: giga(report.gathered as f64 * of_entry * size_of::<T>() as f64),
         plan: report,
         time,
+        gradients,
         verification: verification?,
     })
+}
+
+/// Times the gradients, of the operands' type, given that of the result.
+fn time_gradients<T: Element<Sum = f32>>(
+    plan: &AttentionPlan,
+    scale: f32,
+    [q, k, v, gradient]: [&DeviceMatrix<T>; 4],
+    args: &AttentionArgs,
+) -> Result<Timing> {
+    let (device, stream) = (plan.device(), plan.device().stream());
+    let like = |of: &DeviceMatrix<T>| DeviceMatrix::<T>::zeros(device, of.rows(), of.cols());
+    let (mut of_q, mut of_k, mut of_v, mut out) = (like(q)?, like(k)?, like(v)?, like(gradient)?);
+    let mut states = DeviceBuffer::<f32>::alloc_zeroed(device, 2 * args.heads * plan.report().rows)?;
+    let operands = || AttentionOperands::new(q, k, v);
+    plan.forward_on(&stream, scale, operands().states(&mut states), &mut out)?;
+    let time = measure(device, args.timing.sampling(), || {
+        let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
+        plan.backward_on(&stream, scale, AttentionBackward::new(operands(), &states, &out, gradient), found)
+    })?;
+    Ok(time)
 }
 
 /// Whether the operands fit, before a byte is allocated: an operating system may promise more than it has.
@@ -130,7 +166,8 @@ fn check_memory<T: Element>(
     let inputs = (m * d + n * (d + e)) * size_of::<T>() as u128;
     // On the CPU they exist twice while they are made.
     let inputs = if device.kind() == DeviceKind::Cpu { 2 * inputs } else { inputs };
-    let needed = inputs + m * e * size_of::<f32>() as u128;
+    let gradients = if options.gradients { inputs + 2 * m * e * size_of::<T>() as u128 } else { 0 };
+    let needed = inputs + gradients + m * e * size_of::<f32>() as u128;
     let operands = || format!("Q ({m} × {d}), K ({n} × {d}), V ({n} × {e}) and the result");
     refuse_beyond_memory(device, needed, operands, "--dim or --heads")
 }
@@ -142,6 +179,10 @@ impl fmt::Display for Outcome {
         listing.add("time", format!("{}, scale {}", timed(&self.time), self.scale));
         let (flop, bytes) = (digits(self.gflop_s), digits(self.gathered_gb_s));
         listing.add("rates", format!("{flop} GFLOP/s, {bytes} GB/s gathered"));
+        if let Some(time) = &self.gradients {
+            let times = time.median_us / self.time.median_us;
+            listing.add("gradients", format!("{}, {times:.2} × the time of the result", timed(time)));
+        }
         if let Some(found) = &self.verification {
             listing.add("verify", verdict(found));
         }

@@ -15,6 +15,7 @@ fn verified_attention_of_several_heads() {
         "--device",
         "cpu",
         "--verify",
+        "--gradients",
         "--repeat",
         "2",
     ])
@@ -23,6 +24,7 @@ fn verified_attention_of_several_heads() {
     .says(&["algorithm", "rows: the CPU has one algorithm"])
     .says(&["time", "median", "min", "noise", "scale 0.35355338"])
     .says(&["rates", "GFLOP/s", "GB/s gathered"])
+    .says(&["gradients", "median", "× the time of the result"])
     .says(&["verify", "passed: 11,904 elements checked", "of its error bound"]);
 }
 

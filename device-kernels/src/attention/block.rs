@@ -111,7 +111,8 @@ impl AttentionParams {
         // SAFETY: the caller's promise.
         unsafe {
             if column < self.out.columns {
-                self.store(s, self.out.at(head, row, column), joined.sum * joined.softmax.inverse());
+                let at = self.out.at(head, row, column);
+                self.out.store(s, self.out_type, at, joined.sum * joined.softmax.inverse());
             }
             if column == 0 {
                 self.keep_state(s, head, row, joined.softmax);

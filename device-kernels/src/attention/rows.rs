@@ -112,7 +112,8 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
             let state = Self::walk(s, p, &Walk { head, row, begin, end, stride: Self::STEP });
             Self::each_sum(s, &state, |column, sum| {
                 if column < p.out.columns {
-                    p.store(s, p.out.at(head, row, column), sum * state.softmax.inverse());
+                    let at = p.out.at(head, row, column);
+                    p.out.store(s, p.out_type, at, sum * state.softmax.inverse());
                 }
             });
             if s.lane() == 0 {
@@ -210,7 +211,7 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
             product = butterfly::<S, LANES>(s, product, |a, b| a + b);
             if position < walk.end {
                 // Two roundings, as where products, bias and softmax are steps of their own.
-                found.score = product * p.scale + p.bias_of(s, walk.head, position);
+                found.score = product * p.scale + p.bias.of(s, walk.head, position);
             }
         }
         found
@@ -227,7 +228,7 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
     ) {
         let weight = state.softmax.weigh(s, entry.score);
         state.softmax.weight += weight;
-        let weight = p.kept(walk.head, walk.row, entry.column, weight);
+        let weight = p.dropped.kept(walk.head, walk.row, entry.column, weight);
         each::<PARTS>(|part| G::accumulate(s, weight, entry.values[part], &mut state.sums[part]));
     }
 

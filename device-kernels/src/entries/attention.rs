@@ -1,6 +1,9 @@
 //! Entry points: attention over sparse matrices.
 
-use crate::attention::{AttentionJoin, AttentionRows, AttentionWindows, ByColumns, ByEntries};
+use crate::attention::{
+    AttentionGradient, AttentionGradientJoin, AttentionJoin, AttentionRows, AttentionWindows, ByColumns, ByEntries,
+    OverColumns, OverRows,
+};
 use crate::element::{Bf16, F16, F32, Scalars, Vectors};
 
 entries! {
@@ -90,5 +93,74 @@ entries! {
     }
     attention_join {
         attention_join => AttentionJoin,
+    }
+    attention_gradient_f16_32 {
+        attention_gradient_rows_f16_32 => AttentionGradient<OverRows, Vectors<F16>, 4, 1>,
+        attention_gradient_columns_f16_32 => AttentionGradient<OverColumns, Vectors<F16>, 4, 1>,
+    }
+    attention_gradient_f16_64 {
+        attention_gradient_rows_f16_64 => AttentionGradient<OverRows, Vectors<F16>, 8, 1>,
+        attention_gradient_columns_f16_64 => AttentionGradient<OverColumns, Vectors<F16>, 8, 1>,
+    }
+    attention_gradient_f16_128 {
+        attention_gradient_rows_f16_128 => AttentionGradient<OverRows, Vectors<F16>, 16, 1>,
+        attention_gradient_columns_f16_128 => AttentionGradient<OverColumns, Vectors<F16>, 16, 1>,
+    }
+    attention_gradient_f16_256 {
+        attention_gradient_rows_f16_256 => AttentionGradient<OverRows, Vectors<F16>, 32, 1>,
+        attention_gradient_columns_f16_256 => AttentionGradient<OverColumns, Vectors<F16>, 32, 1>,
+    }
+    attention_gradient_f16_elements {
+        attention_gradient_rows_f16_elements_32 => AttentionGradient<OverRows, Scalars<F16>, 32, 1>,
+        attention_gradient_columns_f16_elements_32 => AttentionGradient<OverColumns, Scalars<F16>, 32, 1>,
+        attention_gradient_rows_f16_elements_256 => AttentionGradient<OverRows, Scalars<F16>, 32, 8>,
+        attention_gradient_columns_f16_elements_256 => AttentionGradient<OverColumns, Scalars<F16>, 32, 8>,
+    }
+    attention_gradient_bf16_32 {
+        attention_gradient_rows_bf16_32 => AttentionGradient<OverRows, Vectors<Bf16>, 4, 1>,
+        attention_gradient_columns_bf16_32 => AttentionGradient<OverColumns, Vectors<Bf16>, 4, 1>,
+    }
+    attention_gradient_bf16_64 {
+        attention_gradient_rows_bf16_64 => AttentionGradient<OverRows, Vectors<Bf16>, 8, 1>,
+        attention_gradient_columns_bf16_64 => AttentionGradient<OverColumns, Vectors<Bf16>, 8, 1>,
+    }
+    attention_gradient_bf16_128 {
+        attention_gradient_rows_bf16_128 => AttentionGradient<OverRows, Vectors<Bf16>, 16, 1>,
+        attention_gradient_columns_bf16_128 => AttentionGradient<OverColumns, Vectors<Bf16>, 16, 1>,
+    }
+    attention_gradient_bf16_256 {
+        attention_gradient_rows_bf16_256 => AttentionGradient<OverRows, Vectors<Bf16>, 32, 1>,
+        attention_gradient_columns_bf16_256 => AttentionGradient<OverColumns, Vectors<Bf16>, 32, 1>,
+    }
+    attention_gradient_bf16_elements {
+        attention_gradient_rows_bf16_elements_32 => AttentionGradient<OverRows, Scalars<Bf16>, 32, 1>,
+        attention_gradient_columns_bf16_elements_32 => AttentionGradient<OverColumns, Scalars<Bf16>, 32, 1>,
+        attention_gradient_rows_bf16_elements_256 => AttentionGradient<OverRows, Scalars<Bf16>, 32, 8>,
+        attention_gradient_columns_bf16_elements_256 => AttentionGradient<OverColumns, Scalars<Bf16>, 32, 8>,
+    }
+    attention_gradient_f32_32 {
+        attention_gradient_rows_f32_32 => AttentionGradient<OverRows, Vectors<F32>, 8, 1>,
+        attention_gradient_columns_f32_32 => AttentionGradient<OverColumns, Vectors<F32>, 8, 1>,
+    }
+    attention_gradient_f32_64 {
+        attention_gradient_rows_f32_64 => AttentionGradient<OverRows, Vectors<F32>, 16, 1>,
+        attention_gradient_columns_f32_64 => AttentionGradient<OverColumns, Vectors<F32>, 16, 1>,
+    }
+    attention_gradient_f32_128 {
+        attention_gradient_rows_f32_128 => AttentionGradient<OverRows, Vectors<F32>, 32, 1>,
+        attention_gradient_columns_f32_128 => AttentionGradient<OverColumns, Vectors<F32>, 32, 1>,
+    }
+    attention_gradient_f32_256 {
+        attention_gradient_rows_f32_256 => AttentionGradient<OverRows, Vectors<F32>, 32, 2>,
+        attention_gradient_columns_f32_256 => AttentionGradient<OverColumns, Vectors<F32>, 32, 2>,
+    }
+    attention_gradient_f32_elements {
+        attention_gradient_rows_f32_elements_32 => AttentionGradient<OverRows, Scalars<F32>, 32, 1>,
+        attention_gradient_columns_f32_elements_32 => AttentionGradient<OverColumns, Scalars<F32>, 32, 1>,
+        attention_gradient_rows_f32_elements_256 => AttentionGradient<OverRows, Scalars<F32>, 32, 8>,
+        attention_gradient_columns_f32_elements_256 => AttentionGradient<OverColumns, Scalars<F32>, 32, 8>,
+    }
+    attention_gradient_join {
+        attention_gradient_join => AttentionGradientJoin,
     }
 }

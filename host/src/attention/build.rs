@@ -1,14 +1,15 @@
 //! From a matrix and options to a plan.
 
-use windrow_formats::{Csr, Value};
+use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_simt::GlobalPtr;
 
 use super::builder::AttentionBuilder;
+use super::gpu::gradient::GpuGradient;
 use super::gpu::{GpuAttention, GpuWindows};
 use super::options::{AttentionAlgorithm, AttentionOptions};
 use super::plan::{AttentionPlan, Body};
 use super::report::AttentionReport;
-use super::windows::{ColumnWindows, Division, extents, most_columns, narrow_offsets};
+use super::windows::{Division, Transposed, WindowLists, extents, most_columns, narrow_offsets};
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::{AttentionError, PlanError};
 use crate::num::{narrow, real, wide};
@@ -29,9 +30,24 @@ const SHARED_BY_EIGHT: f64 = 1.4;
 struct Windows {
     algorithm: AttentionAlgorithm,
     rows: u32,
-    /// Windows by columns; others are the matrix's own.
-    columns: Option<ColumnWindows>,
+    /// Lists of their own; others are the matrix as it is.
+    lists: Option<WindowLists>,
     reason: String,
+}
+
+impl Windows {
+    /// Single rows, of the matrix or of its transpose.
+    fn rows(lists: Option<WindowLists>, reason: &str) -> Self {
+        Self { algorithm: AttentionAlgorithm::Rows, rows: 1, lists, reason: reason.to_owned() }
+    }
+
+    /// How they are divided, of a matrix with these offsets.
+    fn division(&self, row_offsets: &[u64], multiprocessors: u32) -> Result<Division, OutOfMemory> {
+        match &self.lists {
+            Some(lists) => Division::new(lists.extents(), multiprocessors),
+            None => Division::new(extents(row_offsets, self.rows), multiprocessors),
+        }
+    }
 }
 
 impl<V: Value> AttentionBuilder<'_, Csr<V>> {
@@ -59,9 +75,14 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             let mut sizes = Vec::new();
             push(&mut sizes, "row_offsets", 8 * wide(a.row_offsets().len()));
             push(&mut sizes, "col_indices", 4 * wide(a.nnz()));
+            let transposed = self.transposed()?;
+            if transposed.is_some() {
+                push(&mut sizes, "transpose", 8 * wide(a.cols() + 1) + 8 * wide(a.nnz()));
+            }
             self.account(&mut report, sizes)?;
             clock.end("copy");
-            return Ok(self.plan(device, Body::Cpu(a.pattern().clone()), report, clock));
+            let body = Body::Cpu { pattern: a.pattern().clone(), transposed };
+            return Ok(self.plan(device, body, report, clock));
         };
         if wide(a.nnz()) >= MOST_ENTRIES {
             let remedy = "split the matrix by rows, or use the CPU";
@@ -108,16 +129,15 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         let mean = real(wide(a.nnz())) / real(wide(a.rows().max(1)));
         let own = |reason: String| {
             let rows = window_rows.unwrap_or(if mean < SHORT_ROWS { 8 } else { 4 });
-            Windows { algorithm: AttentionAlgorithm::Entries, rows, columns: None, reason }
+            Windows { algorithm: AttentionAlgorithm::Entries, rows, lists: None, reason }
         };
         let asked = || "as asked".to_owned();
         match algorithm {
             AttentionAlgorithm::Rows => {
-                return Ok(Windows { algorithm, rows: 1, columns: None, reason: asked() });
+                return Ok(Windows::rows(None, "as asked"));
             }
             AttentionAlgorithm::Auto if precision == crate::Precision::F32 => {
-                let reason = "Tensor Cores would round f32".to_owned();
-                return Ok(Windows { algorithm: AttentionAlgorithm::Rows, rows: 1, columns: None, reason });
+                return Ok(Windows::rows(None, "Tensor Cores would round f32"));
             }
             AttentionAlgorithm::Entries => return Ok(own(asked())),
             AttentionAlgorithm::Auto if biased => {
@@ -129,7 +149,7 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         let by_columns = |rows, columns, reason| Windows {
             algorithm: AttentionAlgorithm::Columns,
             rows,
-            columns: Some(columns),
+            lists: Some(columns),
             reason,
         };
         if algorithm == AttentionAlgorithm::Columns
@@ -142,13 +162,13 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
                     limit: most_columns(rows),
                 });
             }
-            return Ok(by_columns(rows, ColumnWindows::new(a, rows)?, asked()));
+            return Ok(by_columns(rows, WindowLists::columns(a, rows)?, asked()));
         }
         let listed = |rows: u32| match fits(rows) && window_rows.is_none_or(|asked| asked == rows) {
-            true => ColumnWindows::new(a, rows).map(Some),
+            true => WindowLists::columns(a, rows).map(Some),
             false => Ok(None),
         };
-        let shared = |windows: &ColumnWindows| real(wide(a.nnz())) / real(wide(windows.entries.len().max(1)));
+        let shared = |windows: &WindowLists| real(wide(a.nnz())) / real(wide(windows.entries.len().max(1)));
         let (four, eight) = (listed(4)?, listed(8)?);
         let by_eight = match (&four, &eight) {
             (Some(four), Some(eight)) => mean < SHORT_ROWS || shared(eight) >= SHARED_BY_EIGHT * shared(four),
@@ -176,66 +196,92 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         report: &mut AttentionReport,
     ) -> Result<GpuAttention, AttentionError> {
         let a = self.a;
-        let other =
-            GpuAttention::takes_any_alignment(&self.options) && windows.algorithm != AttentionAlgorithm::Rows;
-        let other = other.then(|| Windows {
-            algorithm: AttentionAlgorithm::Rows,
-            rows: 1,
-            columns: None,
-            reason: String::new(),
-        });
-        let divided = |windows: &Windows| match &windows.columns {
-            Some(columns) => Division::new(
-                columns.offsets.windows(2).map(|ends| [ends[0], ends[1]]).collect::<Vec<_>>().into_iter(),
-                machine.multiprocessors(),
-            ),
-            None => Division::new(extents(a.row_offsets(), windows.rows), machine.multiprocessors()),
+        let options = &self.options;
+        let takes_any_alignment = GpuAttention::takes_any_alignment(options);
+        let needs_rows = takes_any_alignment || options.gradients;
+        let rows_too =
+            (needs_rows && windows.algorithm != AttentionAlgorithm::Rows).then(|| Windows::rows(None, ""));
+        let (of_columns, positions) = match self.transposed()? {
+            Some(transposed) => {
+                let (lists, positions) = transposed.into_lists()?;
+                (Some(Windows::rows(Some(lists), "")), if options.biased { positions } else { Vec::new() })
+            }
+            None => (None, Vec::new()),
         };
-        let (division, of_other) = (divided(&windows)?, other.as_ref().map(divided).transpose()?);
         let mut sizes = Vec::new();
-        let mut count = |windows: &Windows, division: &Division| {
+        let mut divided = |windows: Windows| -> Result<(Windows, Division), OutOfMemory> {
+            let division = windows.division(a.row_offsets(), machine.multiprocessors())?;
             let own = (a.rows() + 1, a.nnz());
-            let (offsets, entries) = windows
-                .columns
-                .as_ref()
-                .map_or(own, |columns| (columns.offsets.len(), columns.entries.len()));
+            let (offsets, entries) =
+                windows.lists.as_ref().map_or(own, |lists| (lists.offsets.len(), lists.entries.len()));
             push(&mut sizes, "offsets", 4 * wide(offsets));
             push(&mut sizes, "columns", 4 * wide(entries));
             push(&mut sizes, "pieces", 16 * wide(division.pieces.len()));
             push(&mut sizes, "cut_windows", 16 * wide(division.cut.len()));
+            Ok((windows, division))
         };
-        count(&windows, &division);
-        if let (Some(windows), Some(division)) = (&other, &of_other) {
-            count(windows, division);
-        }
+        let main = divided(windows)?;
+        let rows_too = rows_too.map(&mut divided).transpose()?;
+        let of_columns = of_columns.map(&mut divided).transpose()?;
+        let (windows, division) = &main;
         report.algorithm = windows.algorithm;
         report.window_rows = windows.rows;
         report.reason.clone_from(&windows.reason);
-        report.gathered = wide(windows.columns.as_ref().map_or(a.nnz(), |columns| columns.entries.len()));
+        report.gathered = wide(windows.lists.as_ref().map_or(a.nnz(), |lists| lists.entries.len()));
         report.pieces = wide(division.pieces.len());
         report.cut_windows = wide(division.cut.len());
-        let (columns, value_columns) = (self.options.columns, self.options.value_columns());
+        let empty = |of: &Option<(Windows, Division)>| {
+            of.as_ref().map(|(windows, division)| GpuWindows::empty(device, windows, division)).transpose()
+        };
         let mut plan = GpuAttention {
             device: device.clone(),
-            dtype: self.options.precision.dtype(),
-            heads: narrow(self.options.heads),
+            dtype: options.precision.dtype(),
+            heads: narrow(options.heads),
             rows: narrow(a.rows()),
-            columns: narrow(columns.max(value_columns)),
-            windows: GpuWindows::empty(device, &windows, &division)?,
-            any_alignment: match (&other, &of_other) {
-                (Some(windows), Some(division)) => Some(GpuWindows::empty(device, windows, division)?),
-                _ => None,
-            },
+            columns: narrow(options.columns.max(options.value_columns())),
+            windows: GpuWindows::empty(device, windows, division)?,
+            rows_too: empty(&rows_too)?,
+            takes_any_alignment,
             partial: PerStream::new(None),
+            gradient: match empty(&of_columns)? {
+                Some(columns) => {
+                    let positions = DeviceBuffer::named(device, &[], "positions")?;
+                    Some(GpuGradient { columns, positions, workspace: PerStream::new(None) })
+                }
+                None => None,
+            },
         };
         push(&mut sizes, "partial_sums", plan.partial_bytes());
+        if plan.gradient.is_some() {
+            let [terms, partial] = plan.gradient_workspace_bytes()?;
+            push(&mut sizes, "positions", 4 * wide(positions.len()));
+            push(&mut sizes, "terms", terms);
+            push(&mut sizes, "partial_gradients", partial);
+        }
         self.account(report, sizes)?;
-        plan.windows.fill(device, a, &windows, &division)?;
-        if let (Some(of_plan), Some(windows), Some(division)) = (&mut plan.any_alignment, &other, &of_other) {
-            of_plan.fill(device, a, windows, division)?;
+        plan.windows.fill(device, a, &main)?;
+        for (of_plan, found) in [
+            (plan.rows_too.as_mut(), &rows_too),
+            (plan.gradient.as_mut().map(|gradient| &mut gradient.columns), &of_columns),
+        ] {
+            if let (Some(of_plan), Some(found)) = (of_plan, found) {
+                of_plan.fill(device, a, found)?;
+            }
         }
         plan.partial = PerStream::new(plan.make_partial()?);
+        if plan.gradient.is_some() {
+            let workspace = PerStream::new(Some(plan.make_gradient_workspace()?));
+            let positions = DeviceBuffer::named(device, &positions, "positions")?;
+            if let Some(gradient) = &mut plan.gradient {
+                (gradient.positions, gradient.workspace) = (positions, workspace);
+            }
+        }
         Ok(plan)
+    }
+
+    /// The transpose, if gradients are asked for.
+    fn transposed(&self) -> Result<Option<Transposed>, PlanError> {
+        self.options.gradients.then(|| Transposed::new(self.a)).transpose()
     }
 
     fn plan(
@@ -299,16 +345,16 @@ impl GpuWindows {
         &mut self,
         device: &Device,
         a: &Csr<V>,
-        windows: &Windows,
-        division: &Division,
+        (windows, division): &(Windows, Division),
     ) -> Result<(), PlanError> {
-        self.window_count = narrow(a.rows().div_ceil(windows.rows as usize));
-        match &windows.columns {
-            Some(columns) => {
-                self.offsets = DeviceBuffer::named(device, &columns.offsets, "offsets")?;
-                self.entries = DeviceBuffer::named(device, &columns.entries, "columns")?;
+        match &windows.lists {
+            Some(lists) => {
+                self.window_count = narrow(lists.extents().len());
+                self.offsets = DeviceBuffer::named(device, &lists.offsets, "offsets")?;
+                self.entries = DeviceBuffer::named(device, &lists.entries, "columns")?;
             }
             None => {
+                self.window_count = narrow(a.rows().div_ceil(windows.rows as usize));
                 let offsets = narrow_offsets(a.row_offsets())?;
                 self.offsets = DeviceBuffer::named(device, &offsets, "offsets")?;
                 self.entries = DeviceBuffer::named(device, a.col_indices(), "columns")?;

@@ -85,6 +85,14 @@ impl<'a, A> AttentionBuilder<'a, A> {
         self
     }
 
+    /// Whether the plan computes [gradients](super::AttentionPlan::backward_on), too, for which it also has the
+    /// transpose of the matrix, and four numbers for each row and head; no unless told.
+    #[must_use]
+    pub fn gradients(mut self, gradients: bool) -> Self {
+        self.options.gradients = gradients;
+        self
+    }
+
     /// Device memory that the plan may take, in bytes; operands are the caller's. No limit unless told. Every stream
     /// but the device's own takes what pieces of long windows leave once more.
     #[must_use]

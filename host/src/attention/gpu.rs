@@ -1,11 +1,16 @@
 //! A plan of attention on a machine that runs kernels.
 
-use windrow_kernels::attention::{AttentionJoinParams, AttentionParams, HeadMatrix, partial_floats};
+pub(super) mod gradient;
+
+use windrow_kernels::attention::{
+    AttentionJoinParams, AttentionParams, EntryBias, HeadMatrix, partial_floats,
+};
 use windrow_kernels::output::OutputType;
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
-use super::host::drop_below;
+use self::gradient::GpuGradient;
+use super::operands::dropped_weights;
 use super::options::{AttentionAlgorithm, AttentionOptions, Dropout};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
@@ -45,8 +50,7 @@ pub(super) struct KernelOperands {
     pub(super) out: HeadMatrix,
     pub(super) out_type: OutputType,
     pub(super) out_vectors: bool,
-    pub(super) bias: GlobalPtr<f32>,
-    pub(super) bias_head: u64,
+    pub(super) bias: EntryBias,
     pub(super) states: GlobalPtr<[f32; 2]>,
     pub(super) scale: f32,
     pub(super) dropout: Option<Dropout>,
@@ -61,8 +65,11 @@ pub(super) struct GpuAttention {
     pub(super) columns: u32,
     /// For operands whose rows begin at multiples of 16 bytes.
     pub(super) windows: GpuWindows,
-    /// For other operands, where the first cannot take them.
-    pub(super) any_alignment: Option<GpuWindows>,
+    /// Single rows beside those, for operands of any alignment and for the gradient.
+    pub(super) rows_too: Option<GpuWindows>,
+    /// Whether operands of any alignment are served.
+    pub(super) takes_any_alignment: bool,
+    pub(super) gradient: Option<GpuGradient>,
     pub(super) partial: PerStream<Option<WorkspaceMemory>>,
 }
 
@@ -93,7 +100,7 @@ impl GpuAttention {
         if let Some((entry, width)) = of(&self.windows) {
             return Ok((&self.windows, entry, width));
         }
-        let other = self.any_alignment.as_ref();
+        let other = self.rows_too.as_ref().filter(|_| self.takes_any_alignment);
         let found = other.and_then(|windows| of(windows).map(|(entry, width)| (windows, entry, width)));
         found.ok_or(DeviceError::MissingEntry { name: "attention" })
     }
@@ -111,7 +118,7 @@ impl GpuAttention {
             let floats = if windows.algorithm == AttentionAlgorithm::Rows { unaligned } else { floats };
             4 * u64::from(floats) * u64::from(windows.slots) * u64::from(self.heads)
         };
-        of(&self.windows).max(self.any_alignment.as_ref().map_or(0, of))
+        of(&self.windows).max(self.rows_too.as_ref().map_or(0, of))
     }
 
     /// Memory for what pieces leave, unless no window is cut.
@@ -139,10 +146,7 @@ impl GpuAttention {
     ) -> Result<(), PlanError> {
         let (windows, entry, width) = self.chosen(aligned)?;
         let join = windrow_kernels::entry(Variant::AttentionJoin).filter(|_| !windows.cut.is_empty());
-        let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| match left.flatten().next() {
-            Some(over) => Ok(Some(over)),
-            None => Ok(self.make_partial()?),
-        };
+        let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| self.take_partial(left);
         let complete = |state: &mut OfStream<Option<WorkspaceMemory>>, captured: bool| {
             if captured {
                 on.check_loaded([Some(entry), join].into_iter().flatten())?;
@@ -163,6 +167,35 @@ impl GpuAttention {
         self.partial.run(on, make, complete, queue)
     }
 
+    /// What a stream that is gone has left, or memory for what pieces leave.
+    fn take_partial(
+        &self,
+        left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>,
+    ) -> Result<Option<WorkspaceMemory>, PlanError> {
+        match left.flatten().next() {
+            Some(over) => Ok(Some(over)),
+            None => Ok(self.make_partial()?),
+        }
+    }
+
+    /// Makes and compiles what runs and gradients need on a stream, and waits until it is there.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] on a stream that is captured; those of the device.
+    pub(super) fn prepare(&self, on: &On<'_>) -> Result<(), PlanError> {
+        for aligned in [true, false] {
+            // An algorithm on Tensor Cores has no kernel for operands of any alignment.
+            if let Ok((_, entry, _)) = self.chosen(aligned) {
+                on.machine.load(entry)?;
+            }
+        }
+        if let Some(join) = windrow_kernels::entry(Variant::AttentionJoin) {
+            on.machine.load(join)?;
+        }
+        self.partial.prepare(on, |left| self.take_partial(left), |_| Ok(()))?;
+        self.prepare_gradient(on)
+    }
+
     /// Queues the launches of a run.
     ///
     /// # Safety
@@ -174,14 +207,12 @@ impl GpuAttention {
         operands: &KernelOperands,
         partial: Option<&WorkspaceMemory>,
     ) -> Result<(), DeviceError> {
-        let (drop_below, keep_scale) = drop_below(operands.dropout);
         let params = AttentionParams {
             q: operands.q,
             k: operands.k,
             v: operands.v,
             out: operands.out,
             bias: operands.bias,
-            bias_head: operands.bias_head,
             states: operands.states,
             partial: partial.map_or(GlobalPtr::NULL, |partial| partial.pointer().cast()),
             offsets: windows.offsets.pointer(),
@@ -195,15 +226,13 @@ impl GpuAttention {
             scale: operands.scale,
             out_type: operands.out_type.code(),
             out_vectors: u32::from(operands.out_vectors),
-            drop_below,
-            keep_scale,
-            seed: operands.dropout.map_or(0, |dropout| dropout.seed),
+            dropped: dropped_weights(operands.dropout),
             reserved: 0,
         };
         let launcher = Launcher::main(queue);
         let heads = u64::from(self.heads);
         let grid = [u64::from(params.blocks()), heads];
-        // SAFETY: windows and pieces were made of a valid CSR by `Division` and `ColumnWindows`, which keep the
+        // SAFETY: windows and pieces were made of a valid CSR by `Division` and `WindowLists`, which keep the
         // obligations, and belong to the plan, which frees them after the machine's work; the operands are the caller's
         // promise, and the entry is the one for their width and alignment.
         unsafe { launcher.start_grid(entry, Blocks { grid, threads: entry.block_threads }, &params)? };

@@ -1,11 +1,12 @@
 //! Attention on the CPU.
 
+pub(super) mod gradient;
+
 use rayon::prelude::*;
 use windrow_formats::memory::try_zeroed;
 use windrow_formats::{OutOfMemory, Pattern};
-use windrow_kernels::attention::dropout_bits;
 
-use super::operands::Extent;
+use super::operands::{Extent, dropped_weights};
 use super::options::{AttentionOptions, Dropout, HeadLayout};
 use crate::dense::{DenseMut, DenseRef};
 use crate::element::Element;
@@ -43,16 +44,17 @@ impl<'a, T: Element> Heads<'a, T> {
     }
 }
 
-/// How often of 2³² a weight is dropped, and the factor of those that are not.
-pub(super) fn drop_below(dropout: Option<Dropout>) -> (u32, f32) {
-    match dropout {
-        None => (0, 1.0),
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of 2³², and no more"
-        )]
-        Some(Dropout { rate, .. }) => ((f64::from(rate) * 4_294_967_296.0) as u32, 1.0 / (1.0 - rate)),
+/// What is added to the scores.
+#[derive(Clone, Copy)]
+struct HostBias<'a> {
+    numbers: Option<&'a [f32]>,
+    /// Numbers from one head to the next.
+    head: usize,
+}
+
+impl HostBias<'_> {
+    fn of(self, head: usize, entry: usize) -> f64 {
+        self.numbers.map_or(0.0, |numbers| f64::from(numbers[head * self.head + entry]))
     }
 }
 
@@ -69,19 +71,16 @@ impl HostAttention<'_> {
         let Self { pattern, options, extents: [q, k, v, out] } = *self;
         let of = |matrix, extent| Heads { matrix, extent, options };
         let (queries, keys, values) = (of(operands.q, q), of(operands.k, k), of(operands.v, v));
-        let bias_head =
-            operands.bias.map_or(0, |bias| if bias.len() > pattern.nnz() { pattern.nnz() } else { 0 });
-        let (drop_below, keep_scale) = drop_below(operands.dropout);
-        let seed = operands.dropout.map_or(0, |dropout| dropout.seed);
-        let one = |head: usize, row: usize, result: &mut [O]| -> Result<[f32; 2], OutOfMemory> {
+        let bias = self.bias(operands.bias);
+        let dropped = dropped_weights(operands.dropout);
+        let found = self.each_row(result, out, |head, row, result| {
             let entries = pattern.row_range(row);
             let query = queries.row(head, row);
             let mut scores = try_zeroed::<f64>(entries.len(), "the scores of a row")?;
             for (score, entry) in scores.iter_mut().zip(entries.clone()) {
                 let key = keys.row(head, pattern.col_indices()[entry] as usize);
                 let products = query.iter().zip(key).map(|(&q, &k)| q.to_f64() * k.to_f64());
-                let bias = operands.bias.map_or(0.0, |bias| f64::from(bias[head * bias_head + entry]));
-                *score = f64::from(scale) * products.sum::<f64>() + bias;
+                *score = f64::from(scale) * products.sum::<f64>() + bias.of(head, entry);
             }
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let base = if max == f64::NEG_INFINITY { 0.0 } else { max };
@@ -93,9 +92,8 @@ impl HostAttention<'_> {
             let mut sums = try_zeroed::<f64>(v.columns, "the sums of a row")?;
             for (entry, &weight) in entries.zip(&scores) {
                 let column = pattern.col_indices()[entry];
-                let dropped =
-                    drop_below > 0 && dropout_bits([seed, narrow(head), narrow(row), column]) < drop_below;
-                let weight = if dropped { 0.0 } else { weight * f64::from(keep_scale) };
+                let kept = dropped.kept(narrow(head), narrow(row), column, 1.0);
+                let weight = if kept == 0.0 { 0.0 } else { weight * f64::from(kept) };
                 for (sum, value) in sums.iter_mut().zip(values.row(head, column as usize)) {
                     *sum += weight * value.to_f64();
                 }
@@ -107,32 +105,53 @@ impl HostAttention<'_> {
                 .for_each(|(element, &of_row)| *element = O::from_f64(of_row / divisor));
             #[expect(clippy::cast_possible_truncation, reason = "rounded as documented")]
             Ok([max as f32, sum as f32])
-        };
+        })?;
+        if let Some(states) = states {
+            let beside = self.beside();
+            for (at, state) in found.into_iter().enumerate() {
+                // By rows and then heads, if heads are beside each other.
+                let place = at % beside * out.rows + at / beside;
+                states[2 * place..2 * place + 2].copy_from_slice(&state);
+            }
+        }
+        Ok(())
+    }
+
+    fn bias<'b>(&self, numbers: Option<&'b [f32]>) -> HostBias<'b> {
+        let nnz = self.pattern.nnz();
+        let of_each = numbers.is_some_and(|numbers| numbers.len() > nnz);
+        HostBias { numbers, head: if of_each { nnz } else { 0 } }
+    }
+
+    /// Heads beside each other in a row of memory.
+    fn beside(&self) -> usize {
+        if self.options.layout == HeadLayout::Columns { self.options.heads } else { 1 }
+    }
+
+    /// Calls `one(head, row, elements)` for every row of every head of a result, in parallel; what it returns is in the
+    /// order of the memory.
+    fn each_row<O: Element, S: bytemuck::Pod + Send>(
+        &self,
+        result: &mut DenseMut<'_, O>,
+        extent: Extent,
+        one: impl Fn(usize, usize, &mut [O]) -> Result<S, OutOfMemory> + Sync,
+    ) -> Result<Vec<S>, OutOfMemory> {
         let ld = result.ld().max(1);
-        let (rows, columns) = (out.rows, out.columns);
-        let beside = if options.layout == HeadLayout::Columns { options.heads } else { 1 };
-        let result_rows = out.shape(options).0;
-        let mut found = try_zeroed::<f32>(2 * beside * result_rows, "the states of rows")?;
-        result.data_mut().par_chunks_mut(ld).zip(found.par_chunks_mut(2 * beside)).enumerate().try_for_each(
-            |(at, (elements, states))| {
-                for (place, state) in states.chunks_exact_mut(2).enumerate() {
-                    let (head, row) = match options.layout {
+        let (rows, columns, beside) = (extent.rows, extent.columns, self.beside());
+        let result_rows = extent.shape(self.options).0;
+        let mut found = try_zeroed::<S>(beside * result_rows, "what rows leave")?;
+        result.data_mut().par_chunks_mut(ld).zip(found.par_chunks_mut(beside)).enumerate().try_for_each(
+            |(at, (elements, found))| {
+                for (place, found) in found.iter_mut().enumerate() {
+                    let (head, row) = match self.options.layout {
                         HeadLayout::Rows => (at / rows, at % rows),
                         HeadLayout::Columns => (place, at),
                     };
-                    let of_head = &mut elements[place * columns..(place + 1) * columns];
-                    state.copy_from_slice(&one(head, row, of_head)?);
+                    *found = one(head, row, &mut elements[place * columns..(place + 1) * columns])?;
                 }
                 Ok(())
             },
         )?;
-        if let Some(states) = states {
-            for (at, state) in found.chunks_exact(2).enumerate() {
-                // By rows and then heads, if heads are beside each other.
-                let place = at % beside * rows + at / beside;
-                states[2 * place..2 * place + 2].copy_from_slice(state);
-            }
-        }
-        Ok(())
+        Ok(found)
     }
 }

@@ -1,7 +1,9 @@
 //! Attention over the entries of a sparse matrix.
 
+mod backward;
 mod build;
 mod builder;
+mod from_device;
 mod gpu;
 mod host;
 mod operands;
@@ -11,13 +13,14 @@ mod report;
 mod verify;
 mod windows;
 
-use windrow_formats::{Csr, Value};
-
+pub use backward::{AttentionBackward, AttentionGradients};
 pub use builder::AttentionBuilder;
 pub use operands::AttentionOperands;
 pub use options::{AttentionAlgorithm, AttentionOptions, Dropout, HeadLayout};
 pub use plan::AttentionPlan;
 pub use report::AttentionReport;
+
+use crate::spmm::SparseMatrix;
 
 /// `O = softmax(scale · Q·Kᵀ ⊙ A + bias) · V`, the softmax over the entries of each row of a sparse `A`, in one pass:
 /// the way to a plan.
@@ -42,9 +45,10 @@ pub use report::AttentionReport;
 pub struct GraphAttention;
 
 impl GraphAttention {
-    /// Starts a plan for attention over the entries of `a`. The plan keeps what it needs; `a` may be dropped after
-    /// [`build`](AttentionBuilder::build).
-    pub fn builder<V: Value>(a: &Csr<V>) -> AttentionBuilder<'_, Csr<V>> {
+    /// Starts a plan for attention over the entries of `a`, a [`Csr`](windrow_formats::Csr) in host memory or a
+    /// [`DeviceCsr`](crate::DeviceCsr) in that of a device. The plan keeps what it needs; `a` may be dropped after
+    /// [`build`](AttentionBuilder::build) or [`build_on`](AttentionBuilder::build_on).
+    pub fn builder<A: SparseMatrix>(a: &A) -> AttentionBuilder<'_, A> {
         AttentionBuilder::new(a)
     }
 }

@@ -1,7 +1,7 @@
 //! The dense operands of a run.
 
 use windrow_formats::Value;
-use windrow_kernels::attention::HeadMatrix;
+use windrow_kernels::attention::{DroppedWeights, HeadMatrix};
 use windrow_simt::GlobalPtr;
 
 use super::options::{AttentionOptions, Dropout, HeadLayout};
@@ -57,6 +57,22 @@ impl<'a, T: Value> AttentionOperands<'a, T> {
     pub fn states(mut self, states: impl Into<DeviceSliceMut<'a, f32>>) -> Self {
         self.states = Some(states.into());
         self
+    }
+}
+
+/// As kernels take it.
+pub(super) fn dropped_weights(dropout: Option<Dropout>) -> DroppedWeights {
+    match dropout {
+        None => DroppedWeights { below: 0, keep_scale: 1.0, seed: 0 },
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of 2³², and no more"
+        )]
+        Some(Dropout { rate, seed }) => {
+            let below = (f64::from(rate) * 4_294_967_296.0) as u32;
+            DroppedWeights { below, keep_scale: 1.0 / (1.0 - rate), seed }
+        }
     }
 }
 

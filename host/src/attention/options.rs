@@ -87,6 +87,8 @@ pub struct AttentionOptions {
     pub window_rows: Option<u32>,
     /// Whether runs have a bias for each entry.
     pub biased: bool,
+    /// Whether the plan computes gradients, too.
+    pub gradients: bool,
     /// Device memory that the plan may take, in bytes.
     pub memory_limit: Option<u64>,
 }
@@ -102,6 +104,7 @@ impl Default for AttentionOptions {
             algorithm: AttentionAlgorithm::Auto,
             window_rows: None,
             biased: false,
+            gradients: false,
             memory_limit: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use windrow_formats::Pattern;
+use windrow_kernels::attention::EntryBias;
 
 use super::build::pointer_or_null;
 use super::gpu::{GpuAttention, KernelOperands};
@@ -10,6 +11,7 @@ use super::host::{HostAttention, HostOperands};
 use super::operands::{AttentionOperands, Extent};
 use super::options::{AttentionOptions, Dropout};
 use super::report::AttentionReport;
+use super::windows::Transposed;
 use crate::device::{Device, Stream};
 use crate::element::{Element, output_type};
 use crate::error::AttentionError;
@@ -41,7 +43,11 @@ pub struct AttentionPlan {
 
 /// Where the matrix is.
 pub(super) enum Body {
-    Cpu(Pattern),
+    Cpu {
+        pattern: Pattern,
+        /// What gradients of `K` and `V` need.
+        transposed: Option<Transposed>,
+    },
     Gpu(Box<GpuAttention>),
 }
 
@@ -168,7 +174,7 @@ impl AttentionPlan {
         let extents @ [of_q, of_k, of_v, of_out] = self.extents();
         let options = self.options();
         match &self.body {
-            Body::Cpu(pattern) => {
+            Body::Cpu { pattern, .. } => {
                 // All are in host memory: they are on the CPU, as was just checked.
                 if let (Some(q), Some(k), Some(v), Some(mut out)) =
                     (q.host(), k.host(), v.host(), out.into_host())
@@ -189,7 +195,6 @@ impl AttentionPlan {
                 let aligned = [(of_q, &q), (of_k, &k), (of_v, &v)]
                     .into_iter()
                     .all(|(extent, view)| extent.is_aligned::<T>(options, view.address(), view.ld(), 16));
-                let bias_head = bias.filter(|bias| bias.len() > self.report.nnz);
                 let operands = KernelOperands {
                     q: of_q.of_kernel(options, q.address(), q.ld())?,
                     k: of_k.of_kernel(options, k.address(), k.ld())?,
@@ -197,8 +202,7 @@ impl AttentionPlan {
                     out: of_out.of_kernel(options, out.address(), out.ld())?,
                     out_type: output_type::<O>(),
                     out_vectors: of_out.is_aligned::<O>(options, out.address(), out.ld(), 4 * size_of::<O>()),
-                    bias: pointer_or_null(bias.map(|bias| bias.address())),
-                    bias_head: bias_head.map_or(0, |_| wide(self.report.nnz)),
+                    bias: self.bias_of_kernel(bias.as_ref()),
                     states: pointer_or_null(states.map(|states| states.address())),
                     scale,
                     dropout,
@@ -212,37 +216,83 @@ impl AttentionPlan {
         }
     }
 
+    /// Makes all that runs on a stream need beside operands, and gradients if the plan has them, so that they can be
+    /// captured into a [graph](Stream#graphs), or timed. Waits until it is there. Nothing is left to do on the CPU.
+    ///
+    /// # Errors
+    /// [`PlanError::WrongDevice`] for a stream of another device; [`PlanError::Device`] if the device refuses, with
+    /// [`DeviceError::Captured`](crate::DeviceError::Captured) if the stream is captured already.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, GraphAttention, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = GraphAttention::builder(&Csr::<f32>::identity(2)?).columns(8).build(&device)?;
+    /// plan.prepare_on(&Stream::new(&device)?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prepare_on(&self, on: &Stream) -> Result<(), AttentionError> {
+        check_device("the stream", on.device(), &self.device)?;
+        match &self.body {
+            Body::Cpu { .. } => Ok(()),
+            Body::Gpu(plan) => Ok(plan.prepare(&On::of(on, &self.device, false)?)?),
+        }
+    }
+
+    /// A bias as kernels take it.
+    pub(super) fn bias_of_kernel(&self, bias: Option<&DeviceSlice<'_, f32>>) -> EntryBias {
+        let of_each = bias.is_some_and(|bias| bias.len() > self.report.nnz);
+        let values = pointer_or_null(bias.map(|bias| bias.address()));
+        EntryBias { values, head: if of_each { wide(self.report.nnz) } else { 0 } }
+    }
+
     /// Checks that operands are where they must be, of the sizes and the type that they must have, and apart.
     fn check_operands<T: Element, O: Element>(
         &self,
         operands: &AttentionOperands<'_, T>,
         out: &DeviceViewMut<'_, O>,
     ) -> Result<(), AttentionError> {
-        let AttentionOperands { q, k, v, bias, dropout, states } = operands;
+        self.check_read(operands)?;
         let [of_q, of_k, of_v, of_out] = self.extents();
-        let (options, nnz) = (self.options(), self.report.nnz);
+        let AttentionOperands { q, k, v, bias, states, .. } = operands;
+        check_device(of_out.name, out.device(), &self.device)?;
+        of_out.check(self.options(), (out.rows(), out.cols()))?;
+        for (extent, view) in [(of_q, q), (of_k, k), (of_v, v)] {
+            out.bytes().check_apart("the result", extent.name, view.bytes())?;
+        }
+        if let Some(bias) = bias {
+            out.bytes().check_apart("the result", "the bias", bias.bytes())?;
+        }
+        if let Some(states) = states {
+            check_device("the states", states.as_slice().device(), &self.device)?;
+            check_count("the states", states.as_slice().len(), 2 * self.options().heads * self.report.rows)?;
+            states.as_slice().bytes().check_apart("the states", "the result", out.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Checks what forward and backward passes read alike.
+    pub(super) fn check_read<T: Element>(
+        &self,
+        operands: &AttentionOperands<'_, T>,
+    ) -> Result<(), AttentionError> {
+        let AttentionOperands { q, k, v, bias, dropout, .. } = operands;
+        let [of_q, of_k, of_v, _] = self.extents();
+        let options = self.options();
         for (extent, view) in [(of_q, q), (of_k, k), (of_v, v)] {
             check_device(extent.name, view.device(), &self.device)?;
             check_element::<T>(extent.name, options.precision)?;
             extent.check(options, (view.rows(), view.cols()))?;
-            out.bytes().check_apart("the result", extent.name, view.bytes())?;
         }
-        check_device(of_out.name, out.device(), &self.device)?;
-        of_out.check(options, (out.rows(), out.cols()))?;
         if let Some(bias) = bias {
             check_device("the bias", bias.device(), &self.device)?;
             if !options.biased {
                 return Err(AttentionError::NotBiased);
             }
-            if bias.len() != nnz {
-                check_count("the bias of all heads", bias.len(), nnz * options.heads)?;
+            if bias.len() != self.report.nnz {
+                check_count("the bias of all heads", bias.len(), self.report.nnz * options.heads)?;
             }
-            out.bytes().check_apart("the result", "the bias", bias.bytes())?;
-        }
-        if let Some(states) = states {
-            check_device("the states", states.as_slice().device(), &self.device)?;
-            check_count("the states", states.as_slice().len(), 2 * options.heads * self.report.rows)?;
-            states.as_slice().bytes().check_apart("the states", "the result", out.bytes())?;
         }
         match dropout {
             Some(Dropout { rate, .. }) if !(0.0..1.0).contains(rate) => {
@@ -264,7 +314,7 @@ impl AttentionPlan {
         ]
     }
 
-    fn options(&self) -> &AttentionOptions {
+    pub(super) fn options(&self) -> &AttentionOptions {
         &self.report.options
     }
 

@@ -99,7 +99,7 @@ impl AttentionPlan {
             extent.check(options, (matrix.rows(), matrix.cols()))?;
             Ok(Heads { elements: multiplied(options.precision, matrix)?, extent, options })
         };
-        let unit = f64::from(if matches!(self.body, Body::Cpu(_)) { UNIT_FMA } else { UNIT_MMA });
+        let unit = f64::from(if matches!(self.body, Body::Cpu { .. }) { UNIT_FMA } else { UNIT_MMA });
         let split = match options.precision {
             Precision::F16 => 2f64.powi(-21),
             Precision::Bf16 => 2f64.powi(-16),

@@ -1,10 +1,11 @@
-//! The distinct columns of windows of rows, and windows that several warps share.
+//! The distinct columns of windows of rows, the rows of columns, and windows that several warps share.
 
 use rayon::prelude::*;
-use windrow_formats::memory::{try_with_room, try_zeroed};
+use windrow_formats::memory::{try_collect, try_copy, try_with_room, try_zeroed};
 use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::NO_SLOT;
 
+use crate::error::PlanError;
 use crate::num::{index, narrow, wide};
 
 /// Windows that a thread lays out at a time: few, so that a small matrix of long rows is work for all threads.
@@ -14,12 +15,13 @@ const WARPS_AT_WORK: usize = 16;
 /// Entries of a step of a kernel: pieces are a multiple of it.
 const STEP: u32 = 16;
 
-/// Windows of a matrix whose distinct columns are listed, each with the rows that have it.
+/// Windows that are not the matrix as it is: lists of their own.
 #[derive(Debug, PartialEq)]
-pub(super) struct ColumnWindows {
+pub(super) struct WindowLists {
     /// Where each window begins, and the last ends.
     pub(super) offsets: Vec<u32>,
-    /// Column, and above it a bit for each row of the window.
+    /// The distinct columns of some rows, each a column and above it a bit for each row of the window; or the rows of
+    /// a column.
     pub(super) entries: Vec<u32>,
 }
 
@@ -28,9 +30,14 @@ pub(super) const fn most_columns(window_rows: u32) -> usize {
     1 << (32 - window_rows)
 }
 
-impl ColumnWindows {
-    /// The windows of `rows` successive rows, 4 or 8, of a matrix of at most [`most_columns`] columns.
-    pub(super) fn new<V: Value>(a: &Csr<V>, rows: u32) -> Result<Self, OutOfMemory> {
+impl WindowLists {
+    /// First entry and end of each window.
+    pub(super) fn extents(&self) -> impl ExactSizeIterator<Item = [u32; 2]> {
+        self.offsets.windows(2).map(|ends| [ends[0], ends[1]])
+    }
+
+    /// The columns of windows of `rows` successive rows, 4 or 8, of a matrix of at most [`most_columns`] columns.
+    pub(super) fn columns<V: Value>(a: &Csr<V>, rows: u32) -> Result<Self, OutOfMemory> {
         let windows = a.rows().div_ceil(rows as usize);
         let parts: Vec<_> = (0..windows.div_ceil(WINDOWS_TOGETHER))
             .into_par_iter()
@@ -48,6 +55,49 @@ impl ColumnWindows {
             entries.extend_from_slice(&part.entries);
         }
         Ok(Self { offsets, entries })
+    }
+}
+
+/// The entries of a matrix by columns, those of each in the order of the rows.
+#[derive(Debug, PartialEq)]
+pub(super) struct Transposed {
+    /// Where each column begins, and the last ends.
+    offsets: Vec<u64>,
+    /// Row of each entry.
+    pub(super) rows: Vec<u32>,
+    /// Where it is in the matrix.
+    pub(super) positions: Vec<u32>,
+}
+
+impl Transposed {
+    /// Of a matrix of fewer than 2³² entries.
+    pub(super) fn new<V: Value>(a: &Csr<V>) -> Result<Self, PlanError> {
+        let positions = a.transpose_order()?;
+        let mut rows = try_zeroed(a.nnz(), "rows of entries")?;
+        let mut offsets = try_zeroed::<u64>(a.cols() + 1, "column_offsets")?;
+        for row in 0..a.rows() {
+            rows[a.row_range(row)].fill(narrow(row));
+        }
+        for &column in a.col_indices() {
+            offsets[column as usize + 1] += 1;
+        }
+        for column in 0..a.cols() {
+            offsets[column + 1] += offsets[column];
+        }
+        let rows =
+            try_collect(positions.new_to_old().iter().map(|&at| rows[at as usize]), "rows of columns")?;
+        Ok(Self { offsets, rows, positions: try_copy(positions.new_to_old(), "positions of entries")? })
+    }
+
+    /// The entries of a column.
+    pub(super) fn range(&self, column: usize) -> std::ops::Range<usize> {
+        index(self.offsets[column])..index(self.offsets[column + 1])
+    }
+
+    /// As kernels take it, with the positions.
+    pub(super) fn into_lists(self) -> Result<(WindowLists, Vec<u32>), OutOfMemory> {
+        let lists = WindowLists { offsets: narrow_offsets(&self.offsets)?, entries: self.rows };
+        Ok((lists, self.positions))
     }
 }
 
@@ -168,16 +218,16 @@ mod tests {
         let a = Csr::try_from_parts(5, 4, vec![0, 2, 2, 4, 5, 6], vec![1, 3, 0, 3, 3, 2], vec![1.0f32; 6])
             .unwrap();
         let entry = |column: u32, rows: u32| column | rows << 28;
-        let four = ColumnWindows::new(&a, 4).unwrap();
+        let four = WindowLists::columns(&a, 4).unwrap();
         assert_eq!(four.offsets, [0, 3, 4]);
         assert_eq!(four.entries, [entry(0, 0b100), entry(1, 1), entry(3, 0b1101), entry(2, 1)]);
-        let eight = ColumnWindows::new(&a, 8).unwrap();
+        let eight = WindowLists::columns(&a, 8).unwrap();
         assert_eq!(eight.offsets, [0, 4]);
         assert_eq!(eight.entries[3], 3 | 0b1101 << 24);
         let empty = Csr::<f32>::try_from_parts(0, 4, vec![0], vec![], vec![]).unwrap();
         assert_eq!(
-            ColumnWindows::new(&empty, 8).unwrap(),
-            ColumnWindows { offsets: vec![0], entries: vec![] }
+            WindowLists::columns(&empty, 8).unwrap(),
+            WindowLists { offsets: vec![0], entries: vec![] }
         );
     }
 
@@ -194,11 +244,21 @@ mod tests {
         let values = vec![1.0f32; col_indices.len()];
         let a = Csr::try_from_parts(5000, 300, row_offsets, col_indices, values).unwrap();
         for rows in [4, 8] {
-            let windows = ColumnWindows::new(&a, rows).unwrap();
+            let windows = WindowLists::columns(&a, rows).unwrap();
             let count: u32 = windows.entries.iter().map(|entry| (entry >> (32 - rows)).count_ones()).sum();
             assert_eq!(count as usize, a.nnz(), "{rows} rows");
             assert_eq!(windows.offsets.len(), 5000 / rows as usize + 1);
         }
+    }
+
+    #[test]
+    fn the_transpose_has_every_entry_by_columns_and_knows_its_place() {
+        let a = Csr::from_dense(3, 3, &[0.0f32, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0]).unwrap();
+        let transposed = Transposed::new(&a).unwrap();
+        assert_eq!((transposed.range(1), transposed.range(2)), (1..2, 2..4));
+        let (lists, positions) = transposed.into_lists().unwrap();
+        assert_eq!(lists, WindowLists { offsets: vec![0, 1, 2, 4], entries: vec![2, 0, 0, 2] });
+        assert_eq!(positions, [2, 0, 1, 3]);
     }
 
     #[test]

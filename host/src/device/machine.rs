@@ -166,7 +166,7 @@ struct ParamBytes {
 
 impl ParamBytes {
     /// More than any entry's params; checked when a launch is prepared.
-    const CAPACITY: usize = 256;
+    const CAPACITY: usize = 384;
 }
 
 #[cfg_attr(

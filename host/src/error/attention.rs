@@ -51,6 +51,12 @@ pub enum AttentionError {
     /// A bias that the plan was not made for.
     #[error("the plan's windows by columns take no bias; build it with `biased(true)`")]
     NotBiased,
+    /// A gradient of a bias, of a run that has none.
+    #[error("there is no bias whose gradient could be computed; give the operands theirs, or ask for none")]
+    NoBias,
+    /// Gradients of a plan that was not made for them.
+    #[error("the plan computes no gradients; build it with `gradients(true)`")]
+    NoGradients,
     /// A matrix with more columns than windows by columns can name.
     #[error(
         "windows of {rows} rows by columns name {limit} columns at most, of {found}; use algorithm entries"

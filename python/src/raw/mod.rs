@@ -4,6 +4,7 @@
 //! streams, as with the library's own `from_raw`.
 
 mod arrays;
+mod attention;
 mod csr;
 mod operand;
 mod sampled;
@@ -23,6 +24,7 @@ pub(crate) fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     module.add_class::<spmm::RawSpmm>()?;
     module.add_class::<sampled::RawSddmm>()?;
     module.add_class::<softmax::RawSoftmax>()?;
+    module.add_class::<attention::RawAttention>()?;
     module.add_class::<weights::RawNmWeights>()?;
     module.add_class::<weights::RawNmSpmm>()?;
     Ok(module)

@@ -3,6 +3,7 @@
 import torch
 
 from windrow import errors
+from windrow.torch._attention import attend
 from windrow.torch._csr import Csr, parts, plain
 from windrow.torch._device import capturing
 from windrow.torch._functions import check
@@ -78,6 +79,9 @@ class Graph:
 
     def softmax(self, scores, scale=1.0):
         return edge_softmax_op(self.csr.rowptr, self.csr.col, scores, self.csr.num_cols, scale)
+
+    def attend(self, query, key, value, scale, dropout=0.0):
+        return attend(self, query, key, value, scale, dropout)
 
     def attribute_sums(self, value, attributes):
         """For each row the sum of its entries' attributes `(entries, heads, features)`, times values `(heads, …)`."""

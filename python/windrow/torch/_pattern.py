@@ -57,7 +57,7 @@ class Pattern(Indices):
         self.plans = {}
         self.graphed = []
         self.matrix = self.transpose = self.order = self.made = self.copies = None
-        self.pinned = 0
+        self.pinned = self.attended = 0
         # By product, the widths that it had without a plan.
         self.unplanned = {}
         self.by_heads = {}
@@ -254,6 +254,9 @@ class Pattern(Indices):
             for key, product in self.plans.items():
                 if key == "softmax":
                     continue
+                if key[0] == "attention":
+                    product.prepare(stream)
+                    continue
                 for width in product.ready:
                     if key[0] == "sddmm":
                         product.plan.prepare(stream, width, "f64" if key[1] == "f64" else "f32")
@@ -303,6 +306,35 @@ class Pattern(Indices):
                     found.plan.prepare(one, inner, NAMES[to.dtype])
                 found.ready[inner] = True
         found.plan.run(stream, operand(x), operand(y), (to.data_ptr(), self.nnz, NAMES[to.dtype]))
+
+    def attention_pays(self):
+        """Whether layers have attended to the pattern so often that a plan for that pays; counts, but in a capture."""
+        if not capturing(self.device):
+            self.attended += 1
+        return self.attended > self.cache.full_after
+
+    def attention(self, stream, heads, features, precision, biased, gradients):
+        """The plan of attention for heads of `(features, values)`; one that has gradients serves without, too."""
+        key = ("attention", heads, features, precision, biased)
+        found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
+        if found is None:
+            with self.lock:
+                found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
+                if found is None:
+                    self._refuse_capture("a plan")
+                    options = {
+                        "heads": heads,
+                        "columns": features[0],
+                        "value_columns": features[1],
+                        "precision": precision,
+                        "biased": biased,
+                        "gradients": gradients,
+                    }
+                    found = raw.GraphAttention(self.checked(stream), stream, **options)
+                    for one in (stream, *capture_stream(self.device)) if stream is not None else ():
+                        found.prepare(one)
+                    self.plans[(*key, gradients)] = found
+        return found
 
     def softmax(self, stream):
         found = self.plans.get("softmax")

@@ -8,6 +8,7 @@ import torch
 
 from windrow import errors
 from windrow.torch import _kernels
+from windrow.torch._attention import in_steps
 from windrow.torch._csr import Csr
 from windrow.torch._graph import edges_of, graph_of, wide
 from windrow.torch._operator import Operator
@@ -38,6 +39,9 @@ class Traced:
 
     def softmax(self, scores, scale=1.0):
         return softmax_op(*self._given(), scores, scale)
+
+    def attend(self, query, key, value, scale, dropout=0.0):
+        return in_steps(self, query, key, value, scale, dropout)
 
     def attribute_sums(self, value, attributes):
         return spmm_op(*self._given(True), value, dense(attributes), "")

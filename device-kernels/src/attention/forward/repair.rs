@@ -47,9 +47,9 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                                 of_row += WARP;
                             }
                             let product = butterfly::<S, WARP>(s, product, |a, b| a + b);
-                            let bias = if W::SHARED { 0.0 } else { p.bias_of(s, place.head, at) };
+                            let bias = if W::SHARED { 0.0 } else { p.bias.of(s, place.head, at) };
                             let weight = softmax.weigh(s, product * p.scale + bias);
-                            let weight = p.kept(place.head, row, column, weight);
+                            let weight = p.dropped.kept(place.head, row, column, weight);
                             Self::each_sum(s, of_window, |sum, of_row| {
                                 if of_row >= p.v.columns {
                                     return sum;

@@ -53,7 +53,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             let own = step.at + group + 8 * entry as u32;
             let biased = !W::SHARED && own < place.end;
             // SAFETY: the caller's promise; the position is that of an entry.
-            let bias = if biased { unsafe { p.bias_of(s, place.head, own) } } else { 0.0 };
+            let bias = if biased { unsafe { p.bias.of(s, place.head, own) } } else { 0.0 };
             each::<2>(|row| {
                 if row < W::LANE_ROWS {
                     let present = if W::SHARED {
@@ -115,7 +115,8 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                     state.rows[row].weight += weight;
                     let (head, of_window) = (step.place.head, Self::of_window(s, row));
                     let of_matrix = step.place.window * W::ROWS + of_window;
-                    weights[entry][row] = step.p.kept(head, of_matrix, W::column(step.pair[entry]), weight);
+                    weights[entry][row] =
+                        step.p.dropped.kept(head, of_matrix, W::column(step.pair[entry]), weight);
                 }
             });
         });

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 use windrow_simt::GlobalPtr;
-use windrow_simt::emulator::{Launch, Memory, Schedule, Thread, Violation};
+use windrow_simt::emulator::{Launch, Memory, Schedule, Violation};
 
 use super::{host_access, unordered};
 #[cfg(test)]
@@ -276,7 +276,7 @@ impl EmulatorQueue {
     /// Runs a kernel now.
     fn run(&self, prepared: &Prepared) -> Result<(), DeviceError> {
         let entry = prepared.entry();
-        if windrow_kernels::body::<Thread<'_>>(entry.name).is_none() {
+        if windrow_kernels::emulated(entry.name).is_none() {
             return Err(DeviceError::MissingEntry { name: entry.name });
         }
         let launch = Launch {
@@ -287,7 +287,7 @@ impl EmulatorQueue {
         };
         let params = prepared.params();
         let outcome = self.core.memory.launch(&launch, |thread| {
-            if let Some(body) = windrow_kernels::body::<Thread<'_>>(entry.name) {
+            if let Some(body) = windrow_kernels::emulated(entry.name) {
                 // SAFETY: `Prepared::new` was promised that these params keep the entry's obligations; what
                 // breaks them is reported by the emulator, not undefined.
                 unsafe { body(thread, params) }

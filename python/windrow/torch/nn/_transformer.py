@@ -33,13 +33,18 @@ def transformer_forward(
     attributes = products = None
     if edge_attr is not None:
         attributes, products = _attributes_of_entries(self, graph, edges, edge_attr, query)
-    with torch.autocast(query.device.type, enabled=False):
-        scores = graph.sddmm(query, key, torch.float32)
-        if attributes is not None:
-            scores = scores + graph.attribute_products(products, attributes, torch.float32)
-        weights = graph.softmax(scores, 1 / math.sqrt(channels))
-    alpha = F.dropout(weights, p=self.dropout, training=self.training)
-    out = graph.spmm(alpha, value)
+    scale = 1 / math.sqrt(channels)
+    wants_weights = isinstance(return_attention_weights, bool)
+    if attributes is None and not wants_weights:
+        out = graph.attend(query, key, value, scale, self.dropout if self.training else 0.0)
+    else:
+        with torch.autocast(query.device.type, enabled=False):
+            scores = graph.sddmm(query, key, torch.float32)
+            if attributes is not None:
+                scores = scores + graph.attribute_products(products, attributes, torch.float32)
+            weights = graph.softmax(scores, scale)
+        alpha = F.dropout(weights, p=self.dropout, training=self.training)
+        out = graph.spmm(alpha, value)
     if attributes is not None:
         out = out + torch.einsum("nhd,hcd->nhc", graph.attribute_sums(alpha, attributes), _weight_of_edges(self))
     out = out.reshape(-1, heads * channels) if self.concat else out.mean(dim=1)
@@ -50,7 +55,7 @@ def transformer_forward(
             out = beta * root + (1 - beta) * out
         else:
             out = out + root
-    if isinstance(return_attention_weights, bool):
+    if wants_weights:
         return out, graph.attention(weights)
     return out
 

@@ -1,0 +1,63 @@
+//! Adds up the pieces of rows that were cut, in their order.
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{GlobalPtr, Simt};
+
+use super::{AttentionGradientParams, gradient_partial_floats};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
+
+const THREADS: u32 = 128;
+
+/// Arguments of [`AttentionGradientJoin`].
+///
+/// # Obligations
+/// Those of [`AttentionGradientParams`], whose launch comes before this one; `cut[i] = [row, first slot, slots, _]`,
+/// each row once; `results` and `width` are those of the launch before, the second `1 << width_log2`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct AttentionGradientJoinParams {
+    /// What was launched before.
+    pub gradient: AttentionGradientParams,
+    /// The rows that were cut.
+    pub cut: GlobalPtr<[u32; 4]>,
+    /// Gradients that the pass adds up.
+    pub results: u32,
+    /// Logarithm of the columns of partial sums.
+    pub width_log2: u32,
+}
+
+/// The kernel: a block for each row, a thread for each of its elements.
+pub struct AttentionGradientJoin;
+
+impl Kernel for AttentionGradientJoin {
+    type Params = AttentionGradientJoinParams;
+    const FILE: &'static str = "attention/gradient/join";
+    const VARIANT: Variant = Variant::AttentionGradientJoin;
+    const BLOCK_THREADS: u32 = THREADS;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &AttentionGradientJoinParams) {
+        let record = u64::from(gradient_partial_floats(p.results, 1 << p.width_log2));
+        let head = p.gradient.first_head + s.block_idx_y();
+        // SAFETY: the obligations of the params: slots hold what the launch before wrote; every element is one
+        // thread's.
+        unsafe {
+            let [row, first, count, _] = s.load_readonly(p.cut.at(s.block_idx()));
+            let first = u64::from(head) * u64::from(p.gradient.slot_count) + u64::from(first);
+            let partial = p.gradient.partial.at_wide(first * record);
+            let mut at = s.thread_idx();
+            while at < p.results << p.width_log2 {
+                let (mut sum, mut slot) = (0.0, 0);
+                while slot < count {
+                    let of_slot: f32 = s.load(partial.at_wide(u64::from(slot) * record).at(at));
+                    sum += of_slot;
+                    slot += 1;
+                }
+                let (result, column) = (at >> p.width_log2, at & ((1 << p.width_log2) - 1));
+                p.gradient.finish(s, [head, row, result, column], sum);
+                at += THREADS;
+            }
+        }
+    }
+}

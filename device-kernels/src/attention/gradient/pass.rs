@@ -1,0 +1,424 @@
+//! One pass over the entries of each row, or of each column, on CUDA cores.
+//!
+//! As in [`AttentionRows`](crate::attention::AttentionRows), groups of lanes take entries side by side, and a lane has
+//! the same elements of every row. Here each group multiplies two pairs of rows, and all sums are plain ones, which are
+//! joined in a fixed tree. Where rows are short a warp walks several, and each is a few groups', or one's.
+
+use core::f32::consts::LOG2_E;
+use core::marker::PhantomData;
+
+use windrow_simt::{GlobalPtr, Simt, WARP};
+
+use super::{AttentionGradientParams, RowTerms, gradient_partial_floats};
+use crate::NO_SLOT;
+use crate::attention::{ATTENTION_WARPS, HeadMatrix};
+use crate::element::{Element, Gather};
+use crate::kernel::Kernel;
+use crate::row_softmax::butterfly;
+use crate::unroll::each;
+use crate::variant::Variant;
+
+/// Which lists a pass walks.
+pub trait GradientPass: 'static {
+    /// Whether they are the columns of the matrix.
+    const OVER_COLUMNS: bool;
+    /// Gradients that it adds up.
+    const RESULTS: u32 = if Self::OVER_COLUMNS { 2 } else { 1 };
+}
+
+/// The rows: the gradients of `Q` and of the bias.
+pub struct OverRows;
+/// The columns: the gradients of `K` and `V`. Comes after the pass over rows.
+pub struct OverColumns;
+
+impl GradientPass for OverRows {
+    const OVER_COLUMNS: bool = false;
+}
+
+impl GradientPass for OverColumns {
+    const OVER_COLUMNS: bool = true;
+}
+
+/// One instance: the pass, how rows are read, lanes across the width, and what each has of it, times a vector or an
+/// element.
+pub struct AttentionGradient<P, G, const LANES: u32, const PARTS: usize>(PhantomData<(P, G)>);
+
+/// A lane's elements of two rows.
+type Pair<const PARTS: usize> = [[[f32; 8]; PARTS]; 2];
+
+/// The entries of one row that a lane's group and its neighbours walk.
+struct Walk<const PARTS: usize> {
+    head: u32,
+    row: u32,
+    begin: u32,
+    end: u32,
+    /// Entries from one step to the next.
+    stride: u32,
+    /// Groups of the warp that walk this row, a power of two.
+    ways: u32,
+    own: Pair<PARTS>,
+    /// Over rows, those of the row.
+    terms: RowTerms,
+}
+
+/// An entry whose rows are under way.
+struct Fetched<G: Gather, const PARTS: usize> {
+    position: u32,
+    /// The column, or over columns the row.
+    other: u32,
+    rows: [[G::Raw; PARTS]; 2],
+    terms: RowTerms,
+    bias: f32,
+}
+
+impl<P: GradientPass, G: Gather, const LANES: u32, const PARTS: usize> AttentionGradient<P, G, LANES, PARTS> {
+    /// Columns that there is room for.
+    pub const WIDTH: u32 = LANES * G::WIDTH * PARTS as u32;
+    const WAYS: u32 = WARP / LANES;
+    /// Entries of the step of a warp that has one row: two of each way.
+    const STEP: u32 = 2 * Self::WAYS;
+    /// Numbers from one sum of a block's warp to the next: they begin in different banks.
+    const PITCH: u32 = Self::WIDTH + 8;
+    const VALID: () =
+        assert!(LANES.is_power_of_two() && LANES <= WARP, "a gathered row is read inside of a warp");
+
+    /// Byte of a warp's sum in shared memory.
+    #[inline(always)]
+    const fn sum_at(warp: u32, result: u32, column: u32) -> u32 {
+        ((warp * P::RESULTS + result) * Self::PITCH + column) * 4
+    }
+}
+
+impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize> Kernel
+    for AttentionGradient<P, G, LANES, PARTS>
+{
+    type Params = AttentionGradientParams;
+    const FILE: &'static str = "attention/gradient/pass";
+    const VARIANT: Variant = Variant::AttentionGradient {
+        over_columns: P::OVER_COLUMNS,
+        dtype: G::Element::DTYPE,
+        vectors: G::VECTORS,
+        width: Self::WIDTH,
+    };
+    const BLOCK_THREADS: u32 = ATTENTION_WARPS * WARP;
+    const SHARED_BYTES: u32 = Self::sum_at(ATTENTION_WARPS, 0, 0);
+    // Left to itself, `ptxas` spills a few registers to fit more blocks.
+    const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * Self::WAYS;
+    const MIN_BLOCKS: u32 = if Self::WIDTH <= 128 { 4 } else { 3 };
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &AttentionGradientParams) {
+        const { Self::VALID }
+        let (block, head) = (s.block_idx(), p.first_head + s.block_idx_y());
+        // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets a
+        // barrier of the block; a warp stays together, whichever rows its lanes have.
+        unsafe {
+            if block < p.piece_count {
+                let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
+                let begin = (first + s.warp() * Self::STEP).min(end);
+                let stride = Self::STEP * ATTENTION_WARPS;
+                let mut walk = Self::start(s, p, [head, row, Self::WAYS], [begin, end, stride]);
+                let sums = Self::walk(s, p, &mut walk);
+                if s.warp() == 0 && first == s.load_readonly(p.offsets.at(row)) {
+                    Self::keep_terms(s, p, &walk);
+                }
+                Self::each_sum(s, (&walk, &sums), |result, column, sum| {
+                    s.store_shared(Self::sum_at(s.warp(), result, column), sum);
+                });
+                s.sync_block(); // RAW: sums of warps written -> added up
+                Self::add_warps(s, p, [head, row, slot]);
+                return;
+            }
+            let ways = Self::WAYS >> p.warp_rows_log2;
+            let first = ((block - p.piece_count) * ATTENTION_WARPS + s.warp()) << p.warp_rows_log2;
+            let of_lane = first + (s.lane() >> (WARP.ilog2() - p.warp_rows_log2));
+            if first >= p.rows {
+                return;
+            }
+            // Behind the last row lanes read its operands once more, and no entries.
+            let row = of_lane.min(p.rows - 1);
+            let [begin, end] = [s.load_readonly(p.offsets.at(row)), s.load_readonly(p.offsets.at(row + 1))];
+            let is_own = of_lane < p.rows && end - begin <= p.longest;
+            let end = if is_own { end } else { begin };
+            let mut walk = Self::start(s, p, [head, row, ways], [begin, end, 2 * ways]);
+            let sums = Self::walk(s, p, &mut walk);
+            if is_own {
+                Self::keep_terms(s, p, &walk);
+                let store = |result, column, sum| p.finish(s, [head, row, result, column], sum);
+                Self::each_sum(s, (&walk, &sums), store);
+            }
+        }
+    }
+}
+
+impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize>
+    AttentionGradient<P, G, LANES, PARTS>
+{
+    /// The lane's first column of a part.
+    #[inline(always)]
+    fn column<S: Simt>(s: &S, part: usize) -> u32 {
+        (part as u32 * LANES + s.lane() % LANES) * G::WIDTH
+    }
+
+    /// The lane's part of a row; zeros beyond the last column.
+    ///
+    /// # Safety
+    /// The obligations of the params; there is such a row.
+    #[inline(always)]
+    unsafe fn fetch<S: Simt>(s: &S, of: &HeadMatrix, head: u32, row: u32, part: usize) -> G::Raw {
+        let column = Self::column(s, part);
+        // SAFETY: the caller's promise; columns are a multiple of what a lane reads.
+        if column < of.columns { unsafe { G::fetch(s, of.first, of.at(head, row, column)) } } else { G::ZERO }
+    }
+
+    /// The sum over the lanes of a way of the products of two rows.
+    ///
+    /// # Safety
+    /// A collective of the full warp.
+    #[inline(always)]
+    unsafe fn product<S: Simt>(s: &S, a: &[[f32; 8]; PARTS], b: &[[f32; 8]; PARTS]) -> f32 {
+        let mut product = 0.0;
+        each::<PARTS>(|part| {
+            each::<8>(|e| {
+                if (e as u32) < G::WIDTH {
+                    product = s.fma(a[part][e], b[part][e], product);
+                }
+            });
+        });
+        // SAFETY: the caller's promise.
+        unsafe { butterfly::<S, LANES>(s, product, |a, b| a + b) }
+    }
+
+    /// Reads the row that a warp walks the entries of, and over rows what its scores become weights by.
+    ///
+    /// # Safety
+    /// The obligations of the params; the whole warp is here.
+    #[inline(always)]
+    unsafe fn start<S: Simt>(
+        s: &S,
+        p: &AttentionGradientParams,
+        [head, row, ways]: [u32; 3],
+        [begin, end, stride]: [u32; 3],
+    ) -> Walk<PARTS> {
+        let mut own = [[[0.0; 8]; PARTS]; 2];
+        let mut terms = [0.0; 4];
+        // SAFETY: the caller's promise; only elements that are there are read.
+        unsafe {
+            each::<2>(|i| {
+                each::<PARTS>(|part| {
+                    own[i][part] = G::elements(s, Self::fetch(s, &p.own[i], head, row, part));
+                });
+            });
+            if !P::OVER_COLUMNS {
+                let [max, sum] = s.load_readonly(p.states.at_wide(p.row_at(head, row)));
+                let mut out = [[0.0; 8]; PARTS];
+                each::<PARTS>(|part| {
+                    let column = Self::column(s, part);
+                    each::<8>(|e| {
+                        if (e as u32) < G::WIDTH && column < p.out.columns {
+                            let at = p.out.at(head, row, column + e as u32);
+                            out[part][e] = p.out.load(s, p.out_type, at);
+                        }
+                    });
+                });
+                // Of a row without entries, or all of whose scores are minus infinity, no weight is anything but 0.
+                let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
+                let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+                terms = [base, inverse, Self::product(s, &own[1], &out), 0.0];
+            }
+        }
+        Walk { head, row, begin, end, stride, ways, own, terms }
+    }
+
+    /// What the entries of a row add up to, the same in each of its ways.
+    ///
+    /// # Safety
+    /// The obligations of the params; the whole warp is here.
+    #[inline(always)]
+    unsafe fn walk<S: Simt>(s: &S, p: &AttentionGradientParams, walk: &mut Walk<PARTS>) -> Pair<PARTS> {
+        let way = (s.lane() / LANES) & (walk.ways - 1);
+        let mut sums = [[[0.0; 8]; PARTS]; 2];
+        // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
+        unsafe {
+            while s.ballot(walk.begin < walk.end) != 0 {
+                // Not in a loop: what is under way stays in registers.
+                let first = Self::gather(s, p, walk, walk.begin + way);
+                let second = Self::gather(s, p, walk, walk.begin + way + walk.ways);
+                Self::add(s, p, walk, &first, &mut sums);
+                Self::add(s, p, walk, &second, &mut sums);
+                walk.begin += walk.stride;
+            }
+            let mut mask = LANES;
+            while mask < LANES * walk.ways {
+                each::<2>(|i| {
+                    each::<PARTS>(|part| {
+                        each::<8>(|e| {
+                            if (i as u32) < P::RESULTS && (e as u32) < G::WIDTH {
+                                let sum = sums[i][part][e];
+                                sums[i][part][e] = sum + f32::from_bits(s.shuffle_xor(sum.to_bits(), mask));
+                            }
+                        });
+                    });
+                });
+                mask *= 2;
+            }
+        }
+        sums
+    }
+
+    /// The entry at a position, its rows under way; none behind the last.
+    ///
+    /// # Safety
+    /// The obligations of the params.
+    #[inline(always)]
+    unsafe fn gather<S: Simt>(
+        s: &S,
+        p: &AttentionGradientParams,
+        walk: &Walk<PARTS>,
+        position: u32,
+    ) -> Fetched<G, PARTS> {
+        let rows = [[G::ZERO; PARTS]; 2];
+        let mut entry = Fetched { position, other: 0, rows, terms: walk.terms, bias: 0.0 };
+        if position < walk.end {
+            // SAFETY: the caller's promise; an entry names a row of what is gathered.
+            unsafe {
+                entry.other = s.load_readonly(p.entries.at(position));
+                each::<2>(|i| {
+                    each::<PARTS>(|part| {
+                        entry.rows[i][part] = Self::fetch(s, &p.gathered[i], walk.head, entry.other, part);
+                    });
+                });
+                if P::OVER_COLUMNS {
+                    entry.terms = s.load_readonly(p.terms.at_wide(p.row_at(walk.head, entry.other)));
+                    if p.positions != GlobalPtr::NULL {
+                        entry.bias = p.bias.of(s, walk.head, s.load_readonly(p.positions.at(position)));
+                    }
+                } else {
+                    entry.bias = p.bias.of(s, walk.head, position);
+                }
+            }
+        }
+        entry
+    }
+
+    /// Adds an entry to the sums, and over rows stores the gradient of its bias.
+    ///
+    /// # Safety
+    /// The obligations of the params; the whole warp is here.
+    #[inline(always)]
+    unsafe fn add<S: Simt>(
+        s: &S,
+        p: &AttentionGradientParams,
+        walk: &Walk<PARTS>,
+        entry: &Fetched<G, PARTS>,
+        sums: &mut Pair<PARTS>,
+    ) {
+        let mut elements = [[[0.0; 8]; PARTS]; 2];
+        each::<2>(|i| each::<PARTS>(|part| elements[i][part] = G::elements(s, entry.rows[i][part])));
+        // SAFETY: the caller's promise; the gradient of a bias is one lane's.
+        unsafe {
+            let score = Self::product(s, &walk.own[0], &elements[0]);
+            let response = Self::product(s, &walk.own[1], &elements[1]);
+            if entry.position >= walk.end {
+                return;
+            }
+            let [base, inverse, term, _] = entry.terms;
+            // Two roundings, as in the forward pass.
+            let score = score * p.scale + entry.bias;
+            let weight = s.exp2((score - base) * LOG2_E) * inverse;
+            let (row, column) =
+                if P::OVER_COLUMNS { (entry.other, walk.row) } else { (walk.row, entry.other) };
+            let slope = weight * (p.dropped.kept(walk.head, row, column, response) - term);
+            each::<PARTS>(|part| G::accumulate(s, slope, entry.rows[0][part], &mut sums[0][part]));
+            if P::OVER_COLUMNS {
+                let kept = p.dropped.kept(walk.head, row, column, weight);
+                each::<PARTS>(|part| G::accumulate(s, kept, entry.rows[1][part], &mut sums[1][part]));
+            } else if p.bias_gradient != GlobalPtr::NULL && s.lane().is_multiple_of(LANES) {
+                let to = p.bias_gradient.at_wide(p.bias.at(walk.head, entry.position));
+                let before = if p.adds_bias_gradient == 0 { 0.0 } else { s.load(to) };
+                s.store(to, before + slope);
+            }
+        }
+    }
+
+    /// Leaves what the pass over columns needs of a row.
+    ///
+    /// # Safety
+    /// The obligations of the params; no other warp has the row.
+    #[inline(always)]
+    unsafe fn keep_terms<S: Simt>(s: &S, p: &AttentionGradientParams, walk: &Walk<PARTS>) {
+        if !P::OVER_COLUMNS && s.lane() & (LANES * walk.ways - 1) == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { s.store(p.terms.at_wide(p.row_at(walk.head, walk.row)), walk.terms) };
+        }
+    }
+
+    /// Calls `visit(result, column, sum)` for the sums of a row, each in one lane.
+    #[inline(always)]
+    fn each_sum<S: Simt>(
+        s: &S,
+        (walk, sums): (&Walk<PARTS>, &Pair<PARTS>),
+        mut visit: impl FnMut(u32, u32, f32),
+    ) {
+        if (s.lane() / LANES) & (walk.ways - 1) == 0 {
+            each::<2>(|i| {
+                each::<PARTS>(|part| {
+                    each::<8>(|e| {
+                        if (i as u32) < P::RESULTS && (e as u32) < G::WIDTH {
+                            visit(i as u32, Self::column(s, part) + e as u32, sums[i][part][e]);
+                        }
+                    });
+                });
+            });
+        }
+    }
+
+    /// Adds up what the warps have left of a piece, in their order: to the result, or to the piece's slot.
+    ///
+    /// # Safety
+    /// The obligations of the params; all threads of the block are here, behind a barrier after all has been left.
+    #[inline(always)]
+    unsafe fn add_warps<S: Simt>(s: &S, p: &AttentionGradientParams, [head, row, slot]: [u32; 3]) {
+        let record = u64::from(gradient_partial_floats(P::RESULTS, Self::WIDTH));
+        let of_slot = u64::from(head) * u64::from(p.slot_count) + u64::from(slot);
+        let mut at = s.thread_idx();
+        while at < P::RESULTS * Self::WIDTH {
+            let (result, column) = (at / Self::WIDTH, at % Self::WIDTH);
+            // SAFETY: the caller's promise; the element is this thread's.
+            unsafe {
+                let mut sum = 0.0;
+                each::<{ ATTENTION_WARPS as usize }>(|warp| {
+                    let of_warp: f32 = s.load_shared(Self::sum_at(warp as u32, result, column));
+                    sum += of_warp;
+                });
+                if slot == NO_SLOT {
+                    p.finish(s, [head, row, result, column], sum);
+                } else {
+                    s.store(p.partial.at_wide(of_slot * record).at(at), sum);
+                }
+            }
+            at += s.block_dim();
+        }
+    }
+}
+
+impl AttentionGradientParams {
+    /// Where states and terms of a row are.
+    #[inline(always)]
+    const fn row_at(&self, head: u32, row: u32) -> u64 {
+        head as u64 * self.matrix_rows as u64 + row as u64
+    }
+
+    /// Writes an element of a gradient whose sum is complete, if there is such a column.
+    ///
+    /// # Safety
+    /// The obligations of the params; no other thread has the element.
+    #[inline(always)]
+    pub(super) unsafe fn finish<S: Simt>(&self, s: &S, [head, row, result, column]: [u32; 4], sum: f32) {
+        let (to, value) = if result == 0 { (&self.sums[0], sum * self.scale) } else { (&self.sums[1], sum) };
+        if column < to.columns {
+            // SAFETY: the caller's promise.
+            unsafe { to.store(s, self.sums_type, to.at(head, row, column), value) };
+        }
+    }
+}

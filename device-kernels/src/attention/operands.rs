@@ -1,0 +1,148 @@
+//! What the kernels of attention have beside the matrix: dense operands of several heads, a bias, dropped weights.
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{GlobalPtr, Simt};
+
+use crate::output::OutputType;
+
+/// An operand with a matrix for each head: element `column` of row `row` of head `h` is the one at
+/// `h · head + row · ld + column`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct HeadMatrix {
+    /// The first element, cast to words.
+    pub first: GlobalPtr<u32>,
+    /// Elements from one head to the next.
+    pub head: u64,
+    /// Elements from one row to the next.
+    pub ld: u32,
+    /// Columns of each head.
+    pub columns: u32,
+}
+
+impl HeadMatrix {
+    /// Where head `head` has element `column` of row `row`, in elements from the first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn at(&self, head: u32, row: u32, column: u32) -> u64 {
+        head as u64 * self.head + row as u64 * self.ld as u64 + column as u64
+    }
+
+    /// Reads the element at a place, of the type that [`OutputType::code`] says.
+    ///
+    /// # Safety
+    /// As for [`Simt::load_readonly`]; there is such an element.
+    #[inline(always)]
+    pub(super) unsafe fn load<S: Simt>(&self, s: &S, code: u32, at: u64) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if code == OutputType::Sums.code() {
+                s.load_readonly(self.first.cast().at_wide(at))
+            } else {
+                let bits = s.load_readonly(self.first.cast::<u16>().at_wide(at));
+                if code == OutputType::F16.code() {
+                    s.f16_to_f32(bits)
+                } else {
+                    f32::from_bits(u32::from(bits) << 16)
+                }
+            }
+        }
+    }
+
+    /// Writes the element at a place, of the type that [`OutputType::code`] says.
+    ///
+    /// # Safety
+    /// There is such an element, and no other thread touches it.
+    #[inline(always)]
+    pub(super) unsafe fn store<S: Simt>(&self, s: &S, code: u32, at: u64, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if code == OutputType::Sums.code() {
+                s.store(self.first.cast().at_wide(at), value);
+            } else {
+                let bits =
+                    if code == OutputType::F16.code() { s.f32_to_f16(value) } else { s.f32_to_bf16(value) };
+                s.store(self.first.cast().at_wide(at), bits);
+            }
+        }
+    }
+}
+
+/// What is added to the scores of entries.
+///
+/// # Obligations
+/// `values` is null, or has a number for each entry in the order of the matrix, `head` numbers from a head to the next:
+/// 0 where all heads have the same.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct EntryBias {
+    /// The numbers, or null for none.
+    pub values: GlobalPtr<f32>,
+    /// Numbers from one head to the next.
+    pub head: u64,
+}
+
+impl EntryBias {
+    /// Where a head has the number of an entry.
+    #[inline(always)]
+    pub(super) const fn at(&self, head: u32, position: u32) -> u64 {
+        head as u64 * self.head + position as u64
+    }
+
+    /// What is added to the score of an entry.
+    ///
+    /// # Safety
+    /// The obligations; there is such an entry.
+    #[inline(always)]
+    pub(super) unsafe fn of<S: Simt>(&self, s: &S, head: u32, position: u32) -> f32 {
+        if self.values == GlobalPtr::NULL {
+            return 0.0;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { s.load_readonly(self.values.at_wide(self.at(head, position))) }
+    }
+}
+
+/// Weights that are dropped in training: a hash of head, row and column decides which, so that forward and backward
+/// passes agree on it, in whatever order they walk.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct DroppedWeights {
+    /// Of 2³², how often a weight is dropped.
+    pub below: u32,
+    /// Factor of the weights that are not.
+    pub keep_scale: f32,
+    /// Which weights are dropped.
+    pub seed: u32,
+}
+
+impl DroppedWeights {
+    /// What becomes of a number that belongs to a weight: 0, or what makes up for those that are dropped.
+    #[inline(always)]
+    #[must_use]
+    pub fn kept(&self, head: u32, row: u32, column: u32, number: f32) -> f32 {
+        if self.below == 0 {
+            number
+        } else if dropout_bits([self.seed, head, row, column]) < self.below {
+            0.0
+        } else {
+            number * self.keep_scale
+        }
+    }
+}
+
+/// 32 bits that look random, of four numbers: each is mixed in by a multiplication and a shift (the rounds of
+/// `MurmurHash3`, whose avalanche is complete after the last).
+#[inline(always)]
+const fn dropout_bits(words: [u32; 4]) -> u32 {
+    let mut hash: u32 = 0x9747_b28c;
+    let mut i = 0;
+    while i < words.len() {
+        hash ^= words[i].wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+        i += 1;
+    }
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}

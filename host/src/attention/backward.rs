@@ -1,0 +1,260 @@
+//! The gradients of attention with respect to its dense operands and its bias.
+
+use windrow_formats::Value;
+
+use super::build::pointer_or_null;
+use super::gpu::gradient::GradientOperands;
+use super::host::gradient::{HostForward, HostGradients};
+use super::host::{HostAttention, HostOperands};
+use super::operands::{AttentionOperands, Extent};
+use super::plan::{AttentionPlan, Body};
+use crate::device::Stream;
+use crate::element::{Element, output_type};
+use crate::error::AttentionError;
+#[cfg(doc)]
+use crate::error::PlanError;
+use crate::plan::{On, check_count, check_device, check_element};
+use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
+
+/// What the gradient of attention reads: the operands of the forward pass, what that has left, and the gradient of its
+/// result.
+///
+/// # Shapes
+/// `out` and `gradient` are of the shape of the result, `states` has `2 · heads · m` numbers.
+#[derive(Debug)]
+pub struct AttentionBackward<'a, T: Value, O: Value> {
+    operands: AttentionOperands<'a, T>,
+    states: DeviceSlice<'a, f32>,
+    out: DeviceView<'a, O>,
+    gradient: DeviceView<'a, T>,
+}
+
+impl<'a, T: Value, O: Value> AttentionBackward<'a, T, O> {
+    /// `operands` are those of the forward pass, with its bias and its dropout; where they would leave states is not
+    /// looked at. `states` is what that pass has [kept](AttentionOperands::states), `out` its result, `gradient` the
+    /// gradient of a loss with respect to that, in the type of the operands.
+    pub fn new(
+        operands: AttentionOperands<'a, T>,
+        states: impl Into<DeviceSlice<'a, f32>>,
+        out: impl Into<DeviceView<'a, O>>,
+        gradient: impl Into<DeviceView<'a, T>>,
+    ) -> Self {
+        Self { operands, states: states.into(), out: out.into(), gradient: gradient.into() }
+    }
+}
+
+/// Where the gradients of attention go: those of `Q`, `K` and `V`, of the shapes of these, of f32, f16 or bf16.
+#[derive(Debug)]
+pub struct AttentionGradients<'a, R: Value> {
+    q: DeviceViewMut<'a, R>,
+    k: DeviceViewMut<'a, R>,
+    v: DeviceViewMut<'a, R>,
+    bias: Option<DeviceSliceMut<'a, f32>>,
+}
+
+impl<'a, R: Value> AttentionGradients<'a, R> {
+    /// Without that of the bias.
+    pub fn new(
+        q: impl Into<DeviceViewMut<'a, R>>,
+        k: impl Into<DeviceViewMut<'a, R>>,
+        v: impl Into<DeviceViewMut<'a, R>>,
+    ) -> Self {
+        Self { q: q.into(), k: k.into(), v: v.into(), bias: None }
+    }
+
+    /// Where the gradient of the bias goes: as many numbers as the bias has. Of a bias that all heads have it is the
+    /// sum over these.
+    #[must_use]
+    pub fn bias(mut self, bias: impl Into<DeviceSliceMut<'a, f32>>) -> Self {
+        self.bias = Some(bias.into());
+        self
+    }
+}
+
+impl AttentionPlan {
+    /// The gradients of a loss with respect to `Q`, `K`, `V` and the bias, on a [`Stream`], given that with respect to
+    /// `O`, for a plan that was built with [`gradients`](super::AttentionBuilder::gradients).
+    ///
+    /// ```text
+    /// dV[j] = Σ_i w·p[i, j] · dO[i]                     w: 0 for a weight that was dropped, else 1 / (1 − rate)
+    /// ds    = p[i, j] · (w · dO[i]·V[j] − dO[i]·O[i])   = dbias[i, j]
+    /// dQ[i] = scale · Σ_j ds · K[j]                     dK[j] = scale · Σ_i ds · Q[i]
+    /// ```
+    ///
+    /// Weights `p` are computed anew of the `states` that the forward pass has kept, so that memory does not grow with
+    /// the number of entries: a workspace of four numbers for each row and head is the plan's, for the device's own
+    /// stream, and is made by the first run on another. That with respect to `scale` is `Σ Q ⊙ dQ / scale`.
+    ///
+    /// # Precision
+    /// Products and sums are taken in f32, in f64 on the CPU, and gradients are rounded once. `O` is read as it is: if
+    /// it was rounded to 16 bits, so is the number that each row's slopes are relative to. Every sum is taken in one
+    /// order: two runs on a device, with operands of the same alignment, give the same bits.
+    ///
+    /// # Not-a-number
+    /// As IEEE arithmetic has it. A row without entries gives zeros, and so does an entry of weight zero whose operands
+    /// are finite.
+    ///
+    /// # Errors
+    /// - [`AttentionError::NoGradients`] of a plan that was built without;
+    /// - those of [`forward_on`](Self::forward_on), for the gradients, too: no two of them have bytes in common, nor
+    ///   with what is read; [`AttentionError::NoBias`] for the gradient of a bias that there is not.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{AttentionBackward, AttentionGradients, AttentionOperands, Csr, DenseRef, Device};
+    /// use windrow::{DeviceBuffer, DeviceMatrix, GraphAttention};
+    ///
+    /// let device = Device::best()?;
+    /// let a = Csr::from_dense(1, 2, &[1.0f32, 1.0])?;
+    /// let plan = GraphAttention::builder(&a).columns(1).gradients(true).build(&device)?;
+    /// let on_device = |data: &[f32], rows| DeviceMatrix::upload(&device, DenseRef::packed(data, rows, 1)?);
+    /// let zeros = |rows| DeviceMatrix::<f32>::zeros(&device, rows, 1);
+    /// let (q, k, v) = (on_device(&[1.0], 1)?, on_device(&[2.0, 2.0], 2)?, on_device(&[5.0, 7.0], 2)?);
+    /// let mut states = DeviceBuffer::<f32>::alloc_zeroed(&device, 2)?;
+    /// let mut out = zeros(1)?;
+    /// let stream = device.stream();
+    /// plan.forward_on(&stream, 1.0, AttentionOperands::new(&q, &k, &v).states(&mut states), &mut out)?;
+    /// assert_eq!(out.download()?, [6.0]); // both weights are 1/2
+    ///
+    /// let gradient = on_device(&[4.0], 1)?;
+    /// let (mut of_q, mut of_k, mut of_v) = (zeros(1)?, zeros(2)?, zeros(2)?);
+    /// let given = AttentionBackward::new(AttentionOperands::new(&q, &k, &v), &states, &out, &gradient);
+    /// let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
+    /// plan.backward_on(&stream, 1.0, given, found)?;
+    /// assert_eq!(of_v.download()?, [2.0, 2.0]);
+    /// assert_eq!(of_k.download()?, [-2.0, 2.0]); // 1/2 · (4·5 − 4·6) and 1/2 · (4·7 − 4·6), times q
+    /// assert_eq!(of_q.download()?, [0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn backward_on<'a, T: Element<Sum = f32>, O: Element<Sum = f32>, R: Element<Sum = f32>>(
+        &self,
+        on: &Stream,
+        scale: f32,
+        given: AttentionBackward<'a, T, O>,
+        found: AttentionGradients<'a, R>,
+    ) -> Result<(), AttentionError> {
+        check_device("the stream", on.device(), &self.device)?;
+        self.check_backward(&given, &found)?;
+        let AttentionBackward { operands: AttentionOperands { q, k, v, bias, dropout, .. }, .. } = given;
+        let AttentionBackward { states, out, gradient, .. } = given;
+        let extents @ [of_q, of_k, of_v, of_out] = self.extents();
+        let options = self.options();
+        match &self.body {
+            Body::Cpu { pattern, transposed } => {
+                // All are in host memory: they are on the CPU, as was just checked.
+                if let (Some(transposed), Some(q), Some(k), Some(v)) =
+                    (transposed, q.host(), k.host(), v.host())
+                    && let (Some(states), Some(out), Some(gradient)) =
+                        (states.host(), out.host(), gradient.host())
+                    && let (Some(to_q), Some(to_k), Some(to_v)) =
+                        (found.q.into_host(), found.k.into_host(), found.v.into_host())
+                {
+                    let bias = bias.and_then(|bias| bias.host());
+                    let of_bias = found.bias.and_then(|bias| bias.into_host());
+                    let operands = HostOperands { q, k, v, bias, dropout };
+                    let forward = HostForward { transposed, states, out, gradient };
+                    let found = HostGradients { q: to_q, k: to_k, v: to_v, bias: of_bias };
+                    let attention = HostAttention { pattern, options, extents };
+                    attention.backward(scale, &operands, &forward, found)?;
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) => {
+                let read = [&q, &k, &v, &gradient];
+                let shares = read.iter().any(|view| view.is_owned()) || out.is_owned() || states.is_owned();
+                let written = [&found.q, &found.k, &found.v];
+                let shares = shares || written.iter().any(|view| view.is_owned());
+                let biases = bias.iter().any(DeviceSlice::is_owned)
+                    || found.bias.as_ref().is_some_and(|bias| bias.as_slice().is_owned());
+                let on = On::of(on, &self.device, shares || biases)?;
+                let kernel = |extent: Extent, address, ld| extent.of_kernel(options, address, ld);
+                let read_by_kernel =
+                    |extent, view: &DeviceView<'_, T>| kernel(extent, view.address(), view.ld());
+                let to_kernel =
+                    |extent, view: &DeviceViewMut<'_, R>| kernel(extent, view.address(), view.ld());
+                let operands = GradientOperands {
+                    q: read_by_kernel(of_q, &q)?,
+                    k: read_by_kernel(of_k, &k)?,
+                    v: read_by_kernel(of_v, &v)?,
+                    out: kernel(of_out, out.address(), out.ld())?,
+                    out_type: output_type::<O>(),
+                    gradient: read_by_kernel(of_out, &gradient)?,
+                    bias: self.bias_of_kernel(bias.as_ref()),
+                    states: pointer_or_null(Some(states.address())),
+                    scale,
+                    dropout,
+                    found: [
+                        to_kernel(of_q, &found.q)?,
+                        to_kernel(of_k, &found.k)?,
+                        to_kernel(of_v, &found.v)?,
+                    ],
+                    found_type: output_type::<R>(),
+                    of_bias: pointer_or_null(found.bias.map(|bias| bias.address())),
+                    aligned: [(of_q, &q), (of_k, &k), (of_v, &v), (of_out, &gradient)]
+                        .into_iter()
+                        .all(|(extent, view)| extent.is_aligned::<T>(options, view.address(), view.ld(), 16)),
+                };
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` frees its memory after the work that
+                // was queued before; of other memory the views were promised that it lives. What is written has nothing
+                // in common with anything else, and is borrowed for itself.
+                unsafe { plan.run_gradient(&on, &operands)? };
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that all is where it must be, of the sizes and the types that it must have, and apart.
+    fn check_backward<T: Element, O: Element, R: Element>(
+        &self,
+        given: &AttentionBackward<'_, T, O>,
+        found: &AttentionGradients<'_, R>,
+    ) -> Result<(), AttentionError> {
+        if !self.options().gradients {
+            return Err(AttentionError::NoGradients);
+        }
+        let AttentionBackward { operands, states, out, gradient } = given;
+        let [of_q, of_k, of_v, of_out] = self.extents();
+        let options = self.options();
+        self.check_read(operands)?;
+        check_device("the states", states.device(), &self.device)?;
+        check_count("the states", states.len(), 2 * options.heads * self.report.rows)?;
+        check_device("the result", out.device(), &self.device)?;
+        of_out.check(options, (out.rows(), out.cols()))?;
+        let of_gradient = Extent { name: "the gradient of the result", ..of_out };
+        check_device(of_gradient.name, gradient.device(), &self.device)?;
+        check_element::<T>(of_gradient.name, options.precision)?;
+        of_gradient.check(options, (gradient.rows(), gradient.cols()))?;
+        let mut read = vec![
+            (of_q.name, operands.q.bytes()),
+            (of_k.name, operands.k.bytes()),
+            (of_v.name, operands.v.bytes()),
+            ("the states", states.bytes()),
+            ("the result", out.bytes()),
+            (of_gradient.name, gradient.bytes()),
+        ];
+        read.extend(operands.bias.as_ref().map(|bias| ("the bias", bias.bytes())));
+        let mut written = Vec::new();
+        for (name, extent, view) in [
+            ("the gradient of Q", of_q, &found.q),
+            ("the gradient of K", of_k, &found.k),
+            ("the gradient of V", of_v, &found.v),
+        ] {
+            check_device(name, view.device(), &self.device)?;
+            Extent { name, ..extent }.check(options, (view.rows(), view.cols()))?;
+            written.push((name, view.bytes()));
+        }
+        if let Some(of_bias) = &found.bias {
+            let name = "the gradient of the bias";
+            let bias = operands.bias.as_ref().ok_or(AttentionError::NoBias)?;
+            check_device(name, of_bias.as_slice().device(), &self.device)?;
+            check_count(name, of_bias.as_slice().len(), bias.len())?;
+            written.push((name, of_bias.as_slice().bytes()));
+        }
+        for (at, (name, bytes)) in written.iter().enumerate() {
+            for (other, of_other) in read.iter().chain(&written[..at]) {
+                bytes.check_apart(name, other, *of_other)?;
+            }
+        }
+        Ok(())
+    }
+}

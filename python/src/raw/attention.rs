@@ -1,0 +1,211 @@
+//! Attention over patterns at addresses.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use windrow::{
+    AttentionBackward, AttentionGradients, AttentionOperands, AttentionOptions, AttentionPlan, Device,
+    DeviceSlice, DeviceSliceMut, Dropout, Element, GraphAttention, Value,
+};
+
+use super::arrays::AnyDeviceCsr;
+use super::csr::RawCsr;
+use super::operand::Operand;
+use crate::any::each;
+use crate::device::on_stream;
+use crate::dtype::Dtype;
+use crate::error::{Outcome, dtype};
+use crate::options::read_options;
+use crate::outside::Kept;
+
+/// Attention over the entries of a sparse matrix at addresses, laid out on the host of a copy. Keywords are the options
+/// of `windrow::AttentionOptions`.
+#[pyclass(frozen, name = "GraphAttention", module = "windrow._windrow.raw")]
+pub(super) struct RawAttention {
+    plan: Kept<AttentionPlan>,
+    device: &'static Device,
+}
+
+/// What forward and backward passes read alike: `Q`, `K` and `V`, the bias as `(address, length)`, and
+/// `(rate, seed)` of dropout.
+#[derive(FromPyObject)]
+struct Given {
+    #[pyo3(item)]
+    operands: [Operand; 3],
+    #[pyo3(item)]
+    bias: Option<(u64, usize)>,
+    #[pyo3(item)]
+    dropout: Option<(f32, u32)>,
+    #[pyo3(item)]
+    scale: f32,
+}
+
+impl Given {
+    /// # Safety
+    /// That of [`Operand::view`], of all.
+    unsafe fn read<T: Value>(&self, device: &'static Device) -> Outcome<AttentionOperands<'static, T>> {
+        let [q, k, v] = self.operands;
+        // SAFETY: the caller's promise.
+        let mut operands = unsafe {
+            AttentionOperands::new(q.view("Q", device)?, k.view("K", device)?, v.view::<T>("V", device)?)
+        };
+        if let Some((address, len)) = self.bias {
+            // SAFETY: the caller's promise.
+            operands = operands.bias(unsafe { DeviceSlice::<f32>::from_raw(device, address, len)? });
+        }
+        Ok(self.dropout.into_iter().fold(operands, |all, (rate, seed)| all.dropout(Dropout { rate, seed })))
+    }
+
+    /// The type of all operands and of `others`.
+    fn dtype(&self, others: &[Operand]) -> Outcome<Dtype> {
+        let of = self.operands[0].3;
+        match self.operands.iter().chain(others).find(|operand| operand.3.name() != of.name()) {
+            Some(other) => dtype(format!(
+                "Q holds {} but another operand of attention {}; convert one of them",
+                of.name(),
+                other.3.name()
+            )),
+            None => Ok(of),
+        }
+    }
+}
+
+/// An expression for the type of operands: `of_operands!(dtype, T => expression)`, an [`Outcome`].
+macro_rules! of_operands {
+    ($dtype:expr, $element:ident => $run:expr) => {
+        match $dtype {
+            Dtype::F32 => {
+                type $element = f32;
+                $run
+            }
+            Dtype::F16 => {
+                type $element = windrow::f16;
+                $run
+            }
+            Dtype::Bf16 => {
+                type $element = windrow::bf16;
+                $run
+            }
+            Dtype::F64 => {
+                dtype("attention is computed in f32, f16 and bf16; convert the operands to f32".to_owned())
+            }
+        }
+    };
+}
+
+#[pymethods]
+impl RawAttention {
+    #[new]
+    #[pyo3(signature = (a, stream = None, **options))]
+    fn new(
+        py: Python<'_>,
+        a: &RawCsr,
+        stream: Option<usize>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = match options {
+            Some(given) => read_options::<AttentionOptions>(given)?,
+            None => AttentionOptions::default(),
+        };
+        // SAFETY: the promise of who gives the stream.
+        let plan = unsafe {
+            on_stream(py, a.device, stream, |on| {
+                Ok(
+                    each!(AnyDeviceCsr, &*a.matrix, a => GraphAttention::builder(&**a).options(options).build_on(on)?),
+                )
+            })?
+        };
+        Ok(Self { plan: Kept::new(plan), device: a.device })
+    }
+
+    /// Queues `out ← softmax(scale · Q·Kᵀ + bias) · V`. `given` is a dictionary: `operands` of Q, K and V as
+    /// `(address, shape, strides, dtype)`, `bias` as `(address, length)` or None, `dropout` as `(rate, seed)` or None,
+    /// and `scale`. `states` is where two numbers for each head and row go, as `(address, length)`.
+    fn forward(
+        &self,
+        py: Python<'_>,
+        stream: Option<usize>,
+        given: Given,
+        out: Operand,
+        states: Option<(u64, usize)>,
+    ) -> PyResult<()> {
+        let of = given.dtype(&[out])?;
+        // SAFETY: the promise of who gives addresses and the stream; what the driver knows of them is checked.
+        unsafe {
+            on_stream(py, self.device, stream, |on| {
+                of_operands!(of, T => {
+                    let mut operands = given.read::<T>(self.device)?;
+                    if let Some((address, len)) = states {
+                        operands = operands.states(DeviceSliceMut::from_raw(self.device, address, len)?);
+                    }
+                    let out = out.view_mut::<T>("the result", self.device)?;
+                    Ok(self.plan.forward_on(on, given.scale, operands, out)?)
+                })
+            })
+        }
+    }
+
+    /// Queues the gradients of Q, K and V, and of the bias at `(address, length)`. `read` is the result and its
+    /// gradient, `states` what the forward pass has left.
+    fn backward(
+        &self,
+        py: Python<'_>,
+        stream: Option<usize>,
+        given: Given,
+        states: (u64, usize),
+        read: [Operand; 2],
+        found: [Operand; 3],
+        of_bias: Option<(u64, usize)>,
+    ) -> PyResult<()> {
+        let of = given.dtype(&[read.as_slice(), &found].concat())?;
+        // SAFETY: as above.
+        unsafe {
+            on_stream(
+                py,
+                self.device,
+                stream,
+                |on| of_operands!(of, T => self.backward_as::<T>(on, &given, (states, read), (found, of_bias))),
+            )
+        }
+    }
+
+    /// Makes what runs and gradients on `stream` need, so that they can be captured into a graph.
+    fn prepare(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<()> {
+        // SAFETY: the promise of who gives the stream.
+        unsafe { on_stream(py, self.device, stream, |on| Ok(self.plan.prepare_on(on)?)) }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", *self.plan)
+    }
+}
+
+impl RawAttention {
+    /// # Safety
+    /// That of [`Operand::view`] and [`Operand::view_mut`], of all.
+    unsafe fn backward_as<T: Element<Sum = f32>>(
+        &self,
+        on: &windrow::Stream,
+        given: &Given,
+        ((states, len), [out, gradient]): ((u64, usize), [Operand; 2]),
+        ([q, k, v], of_bias): ([Operand; 3], Option<(u64, usize)>),
+    ) -> Outcome<()> {
+        let device = self.device;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let states = DeviceSlice::<f32>::from_raw(device, states, len)?;
+            let (out, gradient) =
+                (out.view::<T>("the result", device)?, gradient.view("the gradient", device)?);
+            let read = AttentionBackward::new(given.read::<T>(device)?, states, out, gradient);
+            let [q, k, v] = [
+                q.view_mut::<T>("the gradient of Q", device)?,
+                k.view_mut::<T>("the gradient of K", device)?,
+                v.view_mut::<T>("the gradient of V", device)?,
+            ];
+            let mut found = AttentionGradients::new(q, k, v);
+            if let Some((address, len)) = of_bias {
+                found = found.bias(DeviceSliceMut::<f32>::from_raw(device, address, len)?);
+            }
+            Ok(self.plan.backward_on(on, given.scale, read, found)?)
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Gradients of attention, on every device, against an f64 model that finite differences hold to account.
+
+use half::{bf16, f16};
+use windrow::{
+    AttentionAlgorithm, AttentionBackward, AttentionError, AttentionGradients, AttentionOperands,
+    AttentionPlan, Device, DeviceBuffer, DeviceKind, Dropout, Element, GraphAttention, PlanError, Precision,
+    Stream, Value,
+};
+use windrow_testkit::{Comparison, SplitMix64, UNIT_FMA, UNIT_MMA};
+
+use crate::attention_case::{
+    Case, Kind, Scores, kind, lengths, long_rows, no_entries, no_rows, on_device, shared,
+};
+use crate::common::{by_turns, devices, report_missing_gpu};
+
+/// The gradients of `Q`, `K`, `V` and the bias, in the layout of each.
+type Gradients<T> = [Vec<T>; 4];
+
+/// The gradient of a loss with respect to the result.
+fn gradient_of_result(case: &Case) -> Vec<f32> {
+    let mut rng = SplitMix64::new(47);
+    (0..case.heads * case.a.rows() * case.value_columns).map(|_| rng.real()).collect()
+}
+
+fn rounded<T: Value>(numbers: &[f32]) -> Vec<f64> {
+    numbers.iter().map(|&x| T::from_f32(x).to_f64()).collect()
+}
+
+/// What gradients are, and what each element may be off by, for products and sums of unit roundoff `unit`.
+fn model<T: Value>(case: &Case, unit: f64) -> [Gradients<f64>; 2] {
+    let (m, n, d, e) = (case.a.rows(), case.a.cols(), case.columns, case.value_columns);
+    let (q, k, v) = (rounded::<T>(&case.q), rounded::<T>(&case.k), rounded::<T>(&case.v));
+    let g = rounded::<T>(&gradient_of_result(case));
+    let (out, off_out) = case.reference::<T>(unit);
+    let scale = f64::from(case.scale);
+    let of_bias = case.bias.as_ref().map_or(0, Vec::len);
+    let blank = || [vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()], vec![0.0; of_bias]];
+    let (mut want, mut bounds) = (blank(), blank());
+    for (head, row) in (0..case.heads).flat_map(|head| (0..m).map(move |row| (head, row))) {
+        let at_q = |c| case.at((m, d), head, row, c);
+        let at_out = |c| case.at((m, e), head, row, c);
+        let bias_at = |entry: usize| if of_bias > case.a.nnz() { head * case.a.nnz() + entry } else { entry };
+        let entries: Vec<_> = case.a.row_range(row).collect();
+        let mut off = 0.0f64;
+        let scores: Vec<f64> = entries
+            .iter()
+            .map(|&entry| {
+                let column = case.a.col_indices()[entry] as usize;
+                let products = (0..d).map(|c| q[at_q(c)] * k[case.at((n, d), head, column, c)]);
+                let (product, size) = products.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
+                let bias = case.bias.as_ref().map_or(0.0, |bias| f64::from(bias[bias_at(entry)]));
+                let score = scale * product + bias;
+                if score.is_finite() {
+                    off = off.max((d + 6) as f64 * unit * scale * size + 4.0 * UNIT_FMA * score.abs());
+                }
+                score
+            })
+            .collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if max == f64::NEG_INFINITY {
+            continue;
+        }
+        let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+        // Weights are computed twice: their sum in the forward pass, each of them in the backward one.
+        let relative = 5.0 * off + 2.0 * (entries.len() + 24) as f64 * unit;
+        let term: f64 = (0..e).map(|c| g[at_out(c)] * out[at_out(c)]).sum();
+        let of_term: f64 = (0..e)
+            .map(|c| {
+                let (g, out, off) = (g[at_out(c)].abs(), out[at_out(c)].abs(), off_out[at_out(c)]);
+                g * (off + (e + 6) as f64 * unit * out)
+            })
+            .sum();
+        for (&entry, &score) in entries.iter().zip(&scores) {
+            let column = case.a.col_indices()[entry] as usize;
+            let (at_k, at_v) = (|c| case.at((n, d), head, column, c), |c| case.at((n, e), head, column, c));
+            let weight = (score - max).exp() / sum;
+            let (mut response, mut of_response) = (0.0, 0.0);
+            for c in 0..e {
+                let product = g[at_out(c)] * v[at_v(c)];
+                response += product;
+                of_response += (e + 6) as f64 * unit * product.abs();
+                want[2][at_v(c)] += weight * g[at_out(c)];
+                bounds[2][at_v(c)] += (relative + (m + 8) as f64 * unit) * weight * g[at_out(c)].abs();
+            }
+            let slope = weight * (response - term);
+            let of_slope = weight * (relative * (response.abs() + term.abs()) + of_response + of_term);
+            for c in 0..d {
+                let (q, k) = (q[at_q(c)], k[at_k(c)]);
+                want[0][at_q(c)] += scale * slope * k;
+                bounds[0][at_q(c)] +=
+                    scale * k.abs() * (of_slope + (entries.len() + 8) as f64 * unit * slope.abs());
+                want[1][at_k(c)] += scale * slope * q;
+                bounds[1][at_k(c)] += scale * q.abs() * (of_slope + (m + 8) as f64 * unit * slope.abs());
+            }
+            if of_bias > 0 {
+                want[3][bias_at(entry)] += slope;
+                bounds[3][bias_at(entry)] += of_slope + 8.0 * unit * slope.abs();
+            }
+        }
+    }
+    [want, bounds]
+}
+
+/// What a device makes of a case: result and gradients, in f32.
+fn run<T: Element<Sum = f32>>(
+    plan: &AttentionPlan,
+    case: &Case,
+    dropout: Option<Dropout>,
+    stream: &Stream,
+) -> (Vec<f32>, Gradients<f32>) {
+    let device = plan.device();
+    let (m, n) = (case.a.rows(), case.a.cols());
+    let (of_queries, of_result) = (case.shape(m, case.columns), case.shape(m, case.value_columns));
+    let (of_keys, of_values) = (case.shape(n, case.columns), case.shape(n, case.value_columns));
+    let q = on_device::<T>(device, &case.q, of_queries);
+    let (k, v) = (on_device::<T>(device, &case.k, of_keys), on_device::<T>(device, &case.v, of_values));
+    let gradient = on_device::<T>(device, &gradient_of_result(case), of_result);
+    let blank = |shape: (usize, usize)| on_device::<f32>(device, &vec![f32::NAN; shape.0 * shape.1], shape);
+    let mut out = blank(of_result);
+    let mut states = DeviceBuffer::from_slice(device, &vec![f32::NAN; 2 * case.heads * m]).unwrap();
+    let bias = case.bias.as_ref().map(|bias| DeviceBuffer::from_slice(device, bias).unwrap());
+    let operands = || {
+        let operands = AttentionOperands::new(&q, &k, &v);
+        let operands = bias.iter().fold(operands, |operands, bias| operands.bias(bias));
+        dropout.into_iter().fold(operands, AttentionOperands::dropout)
+    };
+    plan.forward_on(stream, case.scale, operands().states(&mut states), &mut out).unwrap();
+    let (mut of_q, mut of_k, mut of_v) = (blank(of_queries), blank(of_keys), blank(of_values));
+    let mut of_bias =
+        bias.as_ref().map(|bias| DeviceBuffer::from_slice(device, &vec![f32::NAN; bias.len()]).unwrap());
+    let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
+    let found = of_bias.iter_mut().fold(found, |found, bias| found.bias(bias));
+    plan.backward_on(stream, case.scale, AttentionBackward::new(operands(), &states, &out, &gradient), found)
+        .unwrap_or_else(|error| panic!("{} on {device}: {error}\n{}", case.name, plan.report()));
+    let of_bias = of_bias.map_or(Vec::new(), |bias| bias.to_vec().unwrap());
+    let gradients = [of_q.download().unwrap(), of_k.download().unwrap(), of_v.download().unwrap(), of_bias];
+    (out.download().unwrap(), gradients)
+}
+
+fn plan(case: &Case, kind: Kind, device: &Device) -> AttentionPlan {
+    let mut options = case.options(kind);
+    options.gradients = true;
+    GraphAttention::builder(&case.a).options(options).build(device).unwrap()
+}
+
+/// Compares all gradients with the model.
+fn check(device: &Device, kind: Kind, case: &Case) -> Comparison {
+    let plan = plan(case, kind, device);
+    let unit = if device.kind() == DeviceKind::Cpu { UNIT_FMA } else { UNIT_MMA };
+    let stream = device.stream();
+    let ((_, got), [want, bounds]) = match kind.precision {
+        Precision::F16 => (run::<f16>(&plan, case, None, &stream), model::<f16>(case, unit)),
+        Precision::Bf16 => (run::<bf16>(&plan, case, None, &stream), model::<bf16>(case, unit)),
+        _ => (run::<f32>(&plan, case, None, &stream), model::<f32>(case, unit)),
+    };
+    let mut comparison = Comparison::default();
+    for (of, ((got, want), bounds)) in got.iter().zip(&want).zip(&bounds).enumerate() {
+        assert_eq!(got.len(), want.len());
+        comparison.elements += want.len();
+        for (i, ((&got, &want), &bound)) in got.iter().zip(want).zip(bounds).enumerate() {
+            let off = (f64::from(got) - want).abs();
+            let ratio = if off == 0.0 { 0.0 } else { off / (bound + 1e-30) };
+            let ratio = if ratio.is_nan() { f64::INFINITY } else { ratio };
+            comparison.failures += usize::from(ratio > 1.0);
+            if ratio > comparison.worst_ratio || comparison.worst_at.is_none() {
+                (comparison.worst_ratio, comparison.worst_at) = (ratio, Some((of, i)));
+                (comparison.got, comparison.want) = (f64::from(got), want);
+            }
+        }
+    }
+    assert!(comparison.passed(), "{} on {device}, {kind:?}: {comparison}\n{}", case.name, plan.report());
+    comparison
+}
+
+fn kinds() -> Vec<Kind> {
+    let mut kinds = vec![kind(AttentionAlgorithm::Auto, None, Precision::F32)];
+    for precision in [Precision::F16, Precision::Bf16] {
+        kinds.push(kind(AttentionAlgorithm::Auto, None, precision));
+        kinds.push(kind(AttentionAlgorithm::Entries, Some(4), precision));
+    }
+    kinds
+}
+
+#[test]
+fn gradients_of_every_width() {
+    let reals = Scores::Reals;
+    let cases = [
+        Case::new("no rows", &no_rows(), [1, 8, 8], reals),
+        Case::new("no entries", &no_entries(), [2, 16, 8], reals),
+        Case::new("lengths", &lengths(), [1, 32, 32], reals),
+        Case::new("lengths", &lengths(), [2, 8, 24], reals),
+        Case::new("lengths", &lengths(), [1, 64, 16], reals),
+        Case::new("lengths", &lengths(), [1, 40, 128], reals),
+        Case::new("lengths", &lengths(), [1, 136, 256], reals),
+        Case::new("lengths", &lengths(), [1, 32, 32], Scores::Large),
+        Case::new("lengths", &lengths(), [1, 32, 32], Scores::Negative),
+        Case::new("lengths", &lengths(), [1, 32, 32], Scores::Zero),
+        Case::new("long rows", &long_rows(), [2, 32, 32], reals),
+        Case::new("long rows", &long_rows(), [1, 64, 96], Scores::Large),
+        Case::new("shared columns", &shared(), [3, 16, 32], reals).stacked(),
+    ];
+    for kind in kinds() {
+        by_turns(&format!("gradients of attention {kind:?}"), cases.len(), |device, turn, _| {
+            check(device, kind, &cases[turn])
+        });
+    }
+}
+
+#[test]
+fn gradients_of_any_alignment_and_long_columns() {
+    let mut long_columns = Case::new("long columns", &long_rows(), [2, 8, 16], Scores::Reals);
+    long_columns.a = long_rows().transpose().unwrap();
+    std::mem::swap(&mut long_columns.q, &mut long_columns.k);
+    let of_values = long_columns.heads * long_columns.a.cols() * long_columns.value_columns;
+    long_columns.v.truncate(of_values);
+    let cases = [
+        Case::new("lengths", &lengths(), [1, 5, 7], Scores::Reals),
+        Case::new("lengths", &lengths(), [2, 33, 12], Scores::Reals),
+        Case::new("lengths", &lengths(), [3, 1, 255], Scores::Reals).stacked(),
+        Case::new("long rows", &long_rows(), [1, 7, 9], Scores::Reals),
+        long_columns,
+    ];
+    for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
+        by_turns(&format!("gradients of any alignment, {precision}"), cases.len(), |device, turn, _| {
+            check(device, kind(AttentionAlgorithm::Auto, None, precision), &cases[turn])
+        });
+    }
+}
+
+#[test]
+fn gradients_of_a_bias() {
+    let cases = [
+        Case::new("lengths", &lengths(), [2, 32, 32], Scores::Reals).biased(1),
+        Case::new("lengths", &lengths(), [2, 24, 32], Scores::Reals).biased(2),
+        Case::new("long rows", &long_rows(), [3, 32, 16], Scores::Reals).biased(1),
+        Case::new("long rows", &long_rows(), [2, 7, 16], Scores::Reals).biased(2),
+    ];
+    for precision in [Precision::F32, Precision::F16] {
+        by_turns(&format!("gradients of a bias, {precision}"), cases.len(), |device, turn, _| {
+            check(device, kind(AttentionAlgorithm::Auto, None, precision), &cases[turn])
+        });
+    }
+}
+
+/// The model's own gradients along a random direction, against differences of the f64 forward pass.
+#[test]
+fn the_model_is_the_slope_of_the_forward_pass() {
+    let case = Case::new("lengths", &lengths(), [2, 8, 12], Scores::Reals).biased(2);
+    let [want, _] = model::<f32>(&case, UNIT_FMA);
+    let g: Vec<f64> = rounded::<f32>(&gradient_of_result(&case));
+    let loss = |case: &Case| -> f64 {
+        case.reference::<f32>(UNIT_FMA).0.iter().zip(&g).map(|(out, g)| out * g).sum()
+    };
+    // Steps of 2⁻⁶ are added to f32 without much loss; what there is, is taken into account.
+    let step = 1.0 / 64.0;
+    for of in 0..4 {
+        let mut rng = SplitMix64::new(53);
+        let [mut up, mut down] = [0, 1]
+            .map(|_| Case { bias: case.bias.clone(), ..Case::new("", &case.a, [2, 8, 12], Scores::Reals) });
+        let mut slope = 0.0;
+        for (i, want) in want[of].iter().enumerate() {
+            // Uphill, so that nothing cancels.
+            let by = if *want < 0.0 { -step } else { step } * rng.real().abs();
+            let (of_up, of_down) = (element(&mut up, of, i), element(&mut down, of, i));
+            (*of_up, *of_down) = (*of_up + by, *of_down - by);
+            if of_up.is_finite() {
+                slope += want * f64::from(*of_up - *of_down);
+            }
+        }
+        let difference = loss(&up) - loss(&down);
+        assert!(slope.abs() > 1e-3, "{of}: nothing to compare");
+        assert!((difference - slope).abs() < 2e-3 * slope.abs(), "{of}: {difference} but {slope}");
+    }
+}
+
+/// An element of `Q`, `K`, `V` or the bias.
+fn element(case: &mut Case, of: usize, i: usize) -> &mut f32 {
+    match of {
+        0 => &mut case.q[i],
+        1 => &mut case.k[i],
+        2 => &mut case.v[i],
+        _ => &mut case.bias.as_mut().unwrap()[i],
+    }
+}
+
+/// Dropped weights are those of the forward pass: gradients are its slope, of every operand.
+#[test]
+fn gradients_with_dropout_are_slopes_of_the_forward_pass() {
+    let dropout = Some(Dropout { rate: 0.4, seed: 11 });
+    let kind = kind(AttentionAlgorithm::Auto, None, Precision::F32);
+    for device in devices() {
+        let case = || Case::new("lengths", &lengths(), [2, 8, 12], Scores::Reals).biased(1);
+        let g = gradient_of_result(&case());
+        let plan = plan(&case(), kind, &device);
+        let loss = |case: &Case| -> f64 {
+            let (out, _) = run::<f32>(&plan, case, dropout, &device.stream());
+            out.iter().zip(&g).map(|(&out, &g)| f64::from(out) * f64::from(g)).sum()
+        };
+        let (_, gradients) = run::<f32>(&plan, &case(), dropout, &device.stream());
+        for (of, gradient) in gradients.iter().enumerate() {
+            let (mut up, mut down, mut slope) = (case(), case(), 0.0);
+            let mut rng = SplitMix64::new(59);
+            for (i, &gradient) in gradient.iter().enumerate() {
+                let by = rng.real().abs() * gradient.signum() / 64.0; // uphill, so that nothing cancels
+                let (of_up, of_down) = (element(&mut up, of, i), element(&mut down, of, i));
+                (*of_up, *of_down) = (*of_up + by, *of_down - by);
+                if of_up.is_finite() {
+                    slope += f64::from(gradient) * f64::from(*of_up - *of_down);
+                }
+            }
+            let difference = loss(&up) - loss(&down);
+            assert!(slope.abs() > 1e-2, "{of} on {device}: nothing to compare");
+            let off = (difference - slope).abs();
+            assert!(off < 5e-3 * slope.abs() + 1e-4, "{of} on {device}: {difference} but {slope}");
+        }
+    }
+    report_missing_gpu("gradients with dropout", 4);
+}
+
+/// Promise, determinism: gradients of attention have the same bits in every run, on any stream of a device.
+#[test]
+fn gradients_agree_to_the_bit() {
+    for device in devices() {
+        let case = Case::new("long rows", &long_rows(), [2, 24, 40], Scores::Reals).biased(1);
+        let plan = plan(&case, kind(AttentionAlgorithm::Auto, None, Precision::F16), &device);
+        let bits = |stream: &Stream| {
+            let (_, gradients) = run::<f16>(&plan, &case, None, stream);
+            gradients.map(|numbers| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+        };
+        let own = bits(&device.stream());
+        let other = Stream::new(&device).unwrap();
+        for stream in [&other, &other, &device.stream()] {
+            assert!(bits(stream) == own, "{device}");
+        }
+    }
+    report_missing_gpu("gradients of attention to the bit", 3);
+}
+
+#[test]
+fn what_gradients_refuse() {
+    let case = Case::new("lengths", &lengths(), [1, 8, 8], Scores::Reals);
+    for device in devices() {
+        let kind = kind(AttentionAlgorithm::Auto, None, Precision::F32);
+        let (with, without) = (plan(&case, kind, &device), case.plan(kind, &device));
+        let (m, n) = (case.a.rows(), case.a.cols());
+        let zeros = |rows| on_device::<f32>(&device, &vec![0.0; rows * 8], (rows, 8));
+        let (q, k, v, out, gradient) = (zeros(m), zeros(n), zeros(n), zeros(m), zeros(m));
+        let states = DeviceBuffer::<f32>::alloc_zeroed(&device, 2 * m).unwrap();
+        let (mut of_q, mut of_k, mut of_v) = (zeros(m), zeros(n), zeros(n));
+        let mut of_bias = DeviceBuffer::<f32>::alloc_zeroed(&device, case.a.nnz()).unwrap();
+        let given = || AttentionBackward::new(AttentionOperands::new(&q, &k, &v), &states, &out, &gradient);
+        let stream = device.stream();
+        let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
+        let error = without.backward_on(&stream, 1.0, given(), found).unwrap_err();
+        assert_eq!(error.to_string(), "the plan computes no gradients; build it with `gradients(true)`");
+        let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v).bias(&mut of_bias);
+        let error = with.backward_on(&stream, 1.0, given(), found).unwrap_err();
+        assert_eq!(error, AttentionError::NoBias);
+        let mut short = zeros(n - 1);
+        let found = AttentionGradients::new(&mut of_q, &mut short, &mut of_v);
+        let error = with.backward_on(&stream, 1.0, given(), found).unwrap_err();
+        let is_shape = |error: &AttentionError| {
+            matches!(
+                error,
+                AttentionError::Plan(PlanError::OperandShape { operand: "the gradient of K", .. })
+            )
+        };
+        assert!(is_shape(&error), "{error}");
+        let short = DeviceBuffer::<f32>::alloc_zeroed(&device, 2 * m - 1).unwrap();
+        let operands = AttentionOperands::new(&q, &k, &v);
+        let given = AttentionBackward::new(operands, &short, &out, &gradient);
+        let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
+        let error = with.backward_on(&stream, 1.0, given, found).unwrap_err();
+        assert!(matches!(error, AttentionError::Plan(PlanError::ValueCount { .. })), "{error}");
+    }
+    report_missing_gpu("refusals of gradients", 1);
+}
