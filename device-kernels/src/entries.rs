@@ -105,7 +105,7 @@ macro_rules! tables {
     };
 }
 
-tables!(spmm, tensor, sddmm, softmax, attention, nm, training, preprocess, check, probe);
+tables!(spmm, tensor, sddmm, softmax, attention, aggregate, nm, training, preprocess, check, probe);
 
 /// [`body`] for the emulator. All kernels are compiled here, once, and not again in each crate that runs them there.
 ///

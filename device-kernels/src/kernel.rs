@@ -46,6 +46,8 @@ pub enum Family {
     Softmax,
     /// Attention over the entries of a sparse matrix.
     Attention,
+    /// Reductions over the rows of a sparse matrix.
+    Aggregate,
     /// Products of sparse tensors that are not an SpMM.
     Tensor,
     /// Products with vector-wise N:M weights.
@@ -62,11 +64,12 @@ pub enum Family {
 
 impl Family {
     /// Every family, in the order of this enum.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Spmm,
         Self::Sddmm,
         Self::Softmax,
         Self::Attention,
+        Self::Aggregate,
         Self::Tensor,
         Self::Nm,
         Self::Training,
@@ -95,6 +98,7 @@ impl Family {
             Self::Sddmm => "sddmm",
             Self::Softmax => "softmax",
             Self::Attention => "attention",
+            Self::Aggregate => "aggregate",
             Self::Tensor => "tensor",
             Self::Nm => "nm",
             Self::Training => "training",

@@ -16,6 +16,7 @@
 //! | [`spmm::combine`] | the sums of rows that these cut, in a fixed order | CUDA cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
+//! | [`aggregate`] | reductions over rows: sums, means, maxima, minima of messages | CUDA cores |
 //! | [`attention`] | attention over the entries of a sparse matrix in one pass | Tensor Cores, or CUDA cores |
 //! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores, or Tensor Cores |
 //! | [`atomic_entries`] | products of tensors by atomic additions, for comparison | CUDA cores |
@@ -42,6 +43,7 @@
     reason = "counters of unrolled loops and tile extents are a few dozen at most"
 )]
 
+pub mod aggregate;
 mod arch;
 pub mod atomic_entries;
 pub mod attention;
@@ -76,6 +78,7 @@ pub mod tensors;
 pub mod training;
 mod unroll;
 mod variant;
+mod ways;
 
 pub use arch::Arch;
 pub use element::{Bf16, Dtype, Element, F16, F32, F64, Gather, Scalars, Sum, Tf32, Vectors};

@@ -48,6 +48,23 @@ impl OutputType {
         }
     }
 
+    /// Writes a sum in f32 as an element of the type that [`code`](Self::code) says.
+    ///
+    /// # Safety
+    /// `to` has an element `at`, and no other thread touches it.
+    #[inline(always)]
+    pub(crate) unsafe fn store_as<S: Simt>(s: &S, code: u32, to: GlobalPtr<u32>, at: u64, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if code == Self::Sums.code() {
+                s.store(to.cast().at_wide(at), value);
+            } else {
+                let bits = if code == Self::F16.code() { s.f32_to_f16(value) } else { s.f32_to_bf16(value) };
+                s.store(to.cast().at_wide(at), bits);
+            }
+        }
+    }
+
     /// Size of an element, given that of a sum.
     #[must_use]
     pub const fn bytes(self, sum_bytes: u32) -> u32 {

@@ -133,6 +133,30 @@ pub enum Variant {
     },
     /// [`crate::attention::AttentionGradientJoin`]: rows and columns whose entries several blocks have shared.
     AttentionGradientJoin,
+    /// [`crate::aggregate::Aggregate`]: reductions over rows, and their gradients over columns.
+    Aggregate {
+        /// Whether the result is one of the messages.
+        picks: bool,
+        /// Whether it is a gradient.
+        backward: bool,
+        /// Type of `X`, or of the gradient of the result.
+        dtype: Dtype,
+        /// Whether it is read in 16-byte vectors.
+        vectors: bool,
+        /// Columns of a value of the grid's slow axis.
+        width: u32,
+    },
+    /// [`crate::aggregate::AggregateSlopes`]: the gradient of the values of a reduction.
+    AggregateSlopes {
+        /// Type of `X` and of the gradient of the result.
+        dtype: Dtype,
+        /// Whether they are read in 16-byte vectors.
+        vectors: bool,
+        /// Columns that the lanes of an entry read together.
+        width: u32,
+    },
+    /// [`crate::aggregate::AggregateJoin`]: rows and columns whose entries several blocks have shared.
+    AggregateJoin,
     /// [`crate::sddmm::SddmmTiles`]: tiles of a sampled product on Tensor Cores.
     SddmmTiles {
         /// Type of `X` and `Y`.

@@ -195,6 +195,7 @@
 //! element by element and where the result is, within a bound that follows from the number of roundings.
 
 mod activation;
+mod aggregate;
 mod attention;
 mod cache;
 #[cfg(all(test, feature = "emulator"))]
@@ -215,6 +216,7 @@ mod parallelism;
 mod plan;
 mod predict;
 mod profile;
+mod row_lists;
 mod sddmm;
 #[cfg(debug_assertions)]
 mod shared;
@@ -235,6 +237,10 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
+pub use aggregate::{
+    Aggregate, AggregateBackward, AggregateBuilder, AggregateGradients, AggregateOperands, AggregateOptions,
+    AggregatePlan, AggregateReport, Message, Reduce,
+};
 pub use attention::{
     AttentionAlgorithm, AttentionBackward, AttentionBuilder, AttentionGradients, AttentionOperands,
     AttentionOptions, AttentionPlan, AttentionReport, Dropout, GraphAttention, HeadLayout,
@@ -246,7 +252,8 @@ pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, Kernel
 pub use device::{Fault, Faults};
 pub use element::{Element, Real};
 pub use error::{
-    AttentionError, DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError,
+    AggregateError, AttentionError, DeviceError, Error, NmError, PlanError, SddmmError, SpmmError,
+    TensorError, TrainingError,
 };
 pub use matrix::DeviceMatrix;
 pub use nm::{

@@ -6,8 +6,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyType};
 use windrow::io::{ReadError, WriteError};
 use windrow::{
-    AttentionError, DeviceError, FormatError, NmError, OutOfMemory, PlanError, SddmmError, SpmmError,
-    TensorError, UnknownName,
+    AggregateError, AttentionError, DeviceError, FormatError, NmError, OutOfMemory, PlanError, SddmmError,
+    SpmmError, TensorError, UnknownName,
 };
 
 /// The classes of `windrow.errors`.
@@ -106,6 +106,10 @@ faults! {
     };
     SddmmError => |error| match error {
         SddmmError::Plan(error) => of_plan(error),
+        _ => Class::Option,
+    };
+    AggregateError => |error| match error {
+        AggregateError::Plan(error) => of_plan(error),
         _ => Class::Option,
     };
     AttentionError => |error| match error {

@@ -2,6 +2,7 @@
 //!
 //! A file a subject: `cargo test --test products sddmm::`.
 
+mod aggregate;
 mod attention;
 mod attention_case;
 mod attention_gradient;

@@ -9,8 +9,8 @@ use windrow::{
 use windrow_testkit::Values;
 
 use crate::subjects::{
-    AttentionSubject, BASE, COLS, Family, Outcome, ROWS, Subject, TILES, bits, hybrid, matrix, reals, tensor,
-    upload, words,
+    AggregateSubject, AttentionSubject, BASE, COLS, Family, Outcome, ROWS, Subject, TILES, bits, hybrid,
+    matrix, reals, tensor, upload, words,
 };
 
 const WIDTH: usize = 9;
@@ -331,6 +331,7 @@ pub(crate) const STREAMS: &[Family] = &[
         Ok(Box::new(SoftmaxOnStream { stream: Stream::new(device)?, softmax, nnz: a.nnz() }))
     }),
     Family::other("attention on a stream", |device| AttentionSubject::make(device, Stream::new(device)?)),
+    Family::other("reductions on a stream", |device| AggregateSubject::make(device, Stream::new(device)?)),
     Family::other("SpMM, new values", |device| {
         let a = matrix(Values::Reals);
         let plan = Spmm::builder(&a).options(hybrid()?).values_from_device().build(device)?;

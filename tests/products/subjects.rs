@@ -6,11 +6,12 @@ use half::f16;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::training::{Adam, ColumnSums, CrossEntropy, Moments, add_bias_relu, round_into};
 use windrow::{
-    Algorithm, AttentionBackward, AttentionGradients, AttentionOperands, AttentionPlan, Coo3, Csf3, Csr,
-    DenseRef, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, GraphAttention, Mttkrp, MttkrpPlan,
-    NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, RowSoftmax, Schedule, Sddmm, SddmmAlgorithm,
-    SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm, TtmPlan, Value,
-    prune_magnitude, with_element,
+    Aggregate, AggregateBackward, AggregateGradients, AggregateOperands, AggregatePlan, Algorithm,
+    AttentionBackward, AttentionGradients, AttentionOperands, AttentionPlan, Coo3, Csf3, Csr, DenseRef,
+    Determinism, Device, DeviceBuffer, DeviceMatrix, Element, GraphAttention, Message, Mttkrp, MttkrpPlan,
+    NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, Reduce, RowSoftmax, Schedule, Sddmm,
+    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm,
+    TtmPlan, Value, prune_magnitude, with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -274,6 +275,39 @@ impl Subject for AttentionSubject {
     }
 }
 
+/// A maximum, and the gradients of what it came from.
+pub(crate) struct AggregateSubject {
+    stream: Stream,
+    plan: AggregatePlan,
+}
+
+impl AggregateSubject {
+    pub(crate) fn make(device: &Device, stream: Stream) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let builder = Aggregate::builder(&a).reduce(Reduce::Max).message(Message::Mul).columns(8);
+        Ok(Box::new(Self { stream, plan: builder.gradients(true).build(device)? }))
+    }
+}
+
+impl Subject for AggregateSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.plan.device();
+        let x = upload::<f32>(device, &reals(COLS * 8, 4), COLS, 8)?;
+        let gradient = upload::<f32>(device, &reals(ROWS * 8, 5), ROWS, 8)?;
+        let mut winners = DeviceBuffer::<u32>::alloc_zeroed(device, ROWS * 8)?;
+        let mut out = DeviceMatrix::<f32>::zeros(device, ROWS, 8)?;
+        let operands = AggregateOperands::new(&x).winners(&mut winners);
+        self.plan.forward_on(&self.stream, operands, &mut out)?;
+        let mut of_x = DeviceMatrix::<f32>::zeros(device, COLS, 8)?;
+        let mut of_values = DeviceBuffer::<f32>::alloc_zeroed(device, self.plan.report().nnz)?;
+        let given = AggregateBackward::new(AggregateOperands::new(&x), &gradient).winners(&winners);
+        let found = AggregateGradients::new(&mut of_x).values(&mut of_values);
+        self.plan.backward_on(&self.stream, given, found)?;
+        let numbers = [out.download()?, of_x.download()?, of_values.to_vec()?].concat();
+        Ok([bits(&numbers), winners.to_vec()?].concat())
+    }
+}
+
 struct NmSubject {
     device: Device,
     plan: NmSpmmPlan,
@@ -395,6 +429,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
     }),
     Family::other("attention", |device| AttentionSubject::make(device, device.stream())),
+    Family::other("reductions", |device| AggregateSubject::make(device, device.stream())),
     Family::nm("N:M f32", Precision::F32, None),
     Family::nm("N:M f16", Precision::F16, None),
     Family::nm("N:M f16, in stages", Precision::F16, Some("nm_sparse_f16_64x128")),

@@ -56,15 +56,7 @@ impl HeadMatrix {
     #[inline(always)]
     pub(super) unsafe fn store<S: Simt>(&self, s: &S, code: u32, at: u64, value: f32) {
         // SAFETY: the caller's promise.
-        unsafe {
-            if code == OutputType::Sums.code() {
-                s.store(self.first.cast().at_wide(at), value);
-            } else {
-                let bits =
-                    if code == OutputType::F16.code() { s.f32_to_f16(value) } else { s.f32_to_bf16(value) };
-                s.store(self.first.cast().at_wide(at), bits);
-            }
-        }
+        unsafe { OutputType::store_as(s, code, self.first, at, value) }
     }
 }
 

@@ -9,11 +9,12 @@ use super::gpu::{GpuAttention, GpuWindows};
 use super::options::{AttentionAlgorithm, AttentionOptions};
 use super::plan::{AttentionPlan, Body};
 use super::report::AttentionReport;
-use super::windows::{Division, Transposed, WindowLists, extents, most_columns, narrow_offsets};
+use super::windows::{WindowLists, most_columns};
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::{AttentionError, PlanError};
 use crate::num::{narrow, real, wide};
 use crate::plan::{ArraySize, PerStream, StageClock, check_memory, push};
+use crate::row_lists::{Division, Transposed, extents, narrow_offsets};
 
 /// Columns of a head that kernels have room for.
 const MOST_COLUMNS: usize = 256;
@@ -203,7 +204,8 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             (needs_rows && windows.algorithm != AttentionAlgorithm::Rows).then(|| Windows::rows(None, ""));
         let (of_columns, positions) = match self.transposed()? {
             Some(transposed) => {
-                let (lists, positions) = transposed.into_lists()?;
+                let [offsets, entries, positions] = transposed.into_parts()?;
+                let lists = WindowLists { offsets, entries };
                 (Some(Windows::rows(Some(lists), "")), if options.biased { positions } else { Vec::new() })
             }
             None => (None, Vec::new()),

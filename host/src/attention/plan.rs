@@ -11,7 +11,6 @@ use super::host::{HostAttention, HostOperands};
 use super::operands::{AttentionOperands, Extent};
 use super::options::{AttentionOptions, Dropout};
 use super::report::AttentionReport;
-use super::windows::Transposed;
 use crate::device::{Device, Stream};
 use crate::element::{Element, output_type};
 use crate::error::AttentionError;
@@ -20,6 +19,7 @@ use crate::error::PlanError;
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::plan::{On, check_count, check_device, check_element, check_packed};
+use crate::row_lists::Transposed;
 use crate::view::{DeviceSlice, DeviceViewMut};
 
 /// A matrix laid out for attention over its entries, with heads of a number of columns, on one device.

@@ -1,5 +1,6 @@
 //! What can go wrong: on a device, with any plan, and with the products of each family.
 
+mod aggregate;
 mod attention;
 mod device;
 mod nm;
@@ -9,6 +10,7 @@ mod spmm;
 mod tensor;
 mod training;
 
+pub use aggregate::AggregateError;
 pub use attention::AttentionError;
 pub use device::DeviceError;
 pub use nm::NmError;
@@ -95,6 +97,9 @@ pub enum Error {
     /// A product of two dense matrices, sampled at the entries of a sparse one.
     #[error(transparent)]
     Sddmm(#[from] SddmmError),
+    /// A reduction over the rows of a sparse matrix.
+    #[error(transparent)]
+    Aggregate(#[from] AggregateError),
     /// Attention over the entries of a sparse matrix.
     #[error(transparent)]
     Attention(#[from] AttentionError),
@@ -129,6 +134,7 @@ impl Error {
             Self::Plan(error)
             | Self::Spmm(SpmmError::Plan(error))
             | Self::Sddmm(SddmmError::Plan(error))
+            | Self::Aggregate(AggregateError::Plan(error))
             | Self::Attention(AttentionError::Plan(error))
             | Self::Nm(NmError::Plan(error))
             | Self::Tensor(TensorError::Plan(error))

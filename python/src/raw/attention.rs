@@ -86,11 +86,12 @@ macro_rules! of_operands {
                 $run
             }
             Dtype::F64 => {
-                dtype("attention is computed in f32, f16 and bf16; convert the operands to f32".to_owned())
+                dtype("this is computed in f32, f16 and bf16; convert the operands to f32".to_owned())
             }
         }
     };
 }
+pub(super) use of_operands;
 
 #[pymethods]
 impl RawAttention {

@@ -3,6 +3,7 @@
 //! Nothing is copied here and nobody waits for a device unless a docstring says so. Who calls answers for addresses and
 //! streams, as with the library's own `from_raw`.
 
+mod aggregate;
 mod arrays;
 mod attention;
 mod csr;
@@ -24,6 +25,7 @@ pub(crate) fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     module.add_class::<spmm::RawSpmm>()?;
     module.add_class::<sampled::RawSddmm>()?;
     module.add_class::<softmax::RawSoftmax>()?;
+    module.add_class::<aggregate::RawAggregate>()?;
     module.add_class::<attention::RawAttention>()?;
     module.add_class::<weights::RawNmWeights>()?;
     module.add_class::<weights::RawNmSpmm>()?;

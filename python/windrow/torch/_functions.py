@@ -5,6 +5,7 @@ from typing import Optional
 import torch
 
 from windrow import errors
+from windrow.torch._aggregate import MESSAGES, REDUCTIONS, aggregate_op
 from windrow.torch._cache import cache, check_indices
 from windrow.torch._csr import Matrix, parts, plain
 from windrow.torch._device import on_device, stream_of
@@ -12,13 +13,15 @@ from windrow.torch._kernels import pattern_of
 from windrow.torch._ops import dense, edge_softmax_op, sddmm_op, spmm_op
 
 
-def spmm(a: Matrix, x: torch.Tensor, reduce: str = "sum") -> torch.Tensor:
+def spmm(a: Matrix, x: torch.Tensor, reduce: str = "sum", message: Optional[str] = None) -> torch.Tensor:
     """`A·X` for a sparse matrix `A` (m × n) and a dense `X` of shape (n, features), (n,) or (n, heads, features).
 
     `A` is a `torch.sparse_csr` tensor, `(rowptr, col)`, `(rowptr, col, value)`, a `torch_geometric.EdgeIndex`, or a
     `windrow.torch.Csr`; columns ascend in each row, none twice. Without values all entries are 1; for X with heads
-    they are `(heads, nnz)`. `reduce` is "sum" or "mean", which divides by the number of entries of the row (a row
-    without any gives 0). X is f32, f64, f16 or bf16, values the same or f32; sums are in f32 (f64 for f64), the result
+    they are `(heads, nnz)`. `reduce` is "sum" or "mean", which divides by the number of entries of the row, or "max" or
+    "min", of each column (a row without entries gives 0, a NaN wins). What of each entry is reduced is `message`:
+    "mul", the value times the row of X, or "add", their sum, or "copy", the row; "mul" unless told, "copy" without
+    values. X is f32, f64, f16 or bf16, values the same or f32; sums are in f32 (f64 for f64), the result
     has X's type. Values and X get gradients: `Aᵀ·dY`, and the products of rows of dY and X at A's entries. Under
     autocast X is converted.
 
@@ -32,13 +35,35 @@ def spmm(a: Matrix, x: torch.Tensor, reduce: str = "sum") -> torch.Tensor:
         raise errors.ShapeError(f"A has {cols} columns but X {x.shape[0]} rows")
     if x.dim() == 1:
         return spmm(a, x.unsqueeze(1), reduce).squeeze(1)
+    reduce = "sum" if reduce == "add" else reduce
+    if reduce not in REDUCTIONS:
+        raise errors.OptionError(f"{reduce!r} is no reduction that windrow.torch has; there are {', '.join(REDUCTIONS)}")
+    message = message or ("copy" if value is None else "mul")
+    if message not in MESSAGES:
+        raise errors.OptionError(f"{message!r} is no message; there are {', '.join(MESSAGES)}")
+    if message != "copy" and value is None:
+        raise errors.OptionError(f"a message of {message!r} needs values: the matrix has none")
+    value = None if message == "copy" else value
+    if reduce in ("max", "min") or message == "add":
+        return _aggregate(rowptr, col, value, dense(x), reduce, message)
     out = spmm_op(rowptr, col, value, dense(x))
-    if reduce in ("sum", "add"):
+    if reduce == "sum":
         return out
-    if reduce != "mean":
-        raise errors.OptionError(f"{reduce!r} is no reduction that windrow.torch has; there are sum and mean")
     count = rowptr.diff().clamp(min=1).to(torch.float64 if out.dtype == torch.float64 else torch.float32)
     return (out / count.view(-1, *(1,) * (out.dim() - 1))).to(out.dtype)
+
+
+def _aggregate(rowptr, col, value, x, reduce, message):
+    """Of heads, which are more columns, or products of their own where each has its values."""
+    if x.dim() == 2:
+        return aggregate_op(rowptr, col, value, x, reduce, message)[0]
+    if x.dim() != 3:
+        raise errors.ShapeError(f"X has shape {tuple(x.shape)}; it must be (n, features) or (n, heads, features)")
+    if value is None:
+        out = aggregate_op(rowptr, col, None, x.reshape(x.shape[0], -1), reduce, message)[0]
+        return out.view(-1, *x.shape[1:])
+    heads = [aggregate_op(rowptr, col, value[at], x[:, at], reduce, message)[0] for at in range(x.shape[1])]
+    return torch.stack(heads, 1)
 
 
 def sddmm(a: Matrix, x: torch.Tensor, y: torch.Tensor, scale: bool = False) -> torch.Tensor:

@@ -254,7 +254,7 @@ class Pattern(Indices):
             for key, product in self.plans.items():
                 if key == "softmax":
                     continue
-                if key[0] == "attention":
+                if key[0] in ("attention", "aggregate"):
                     product.prepare(stream)
                     continue
                 for width in product.ready:
@@ -331,6 +331,22 @@ class Pattern(Indices):
                         "gradients": gradients,
                     }
                     found = raw.GraphAttention(self.checked(stream), stream, **options)
+                    for one in (stream, *capture_stream(self.device)) if stream is not None else ():
+                        found.prepare(one)
+                    self.plans[(*key, gradients)] = found
+        return found
+
+    def aggregate(self, stream, kind, gradients):
+        """The plan of a reduction `(reduce, message, columns, precision)`; one that has gradients serves without, too."""
+        key = ("aggregate", *kind)
+        found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
+        if found is None:
+            with self.lock:
+                found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
+                if found is None:
+                    self._refuse_capture("a plan")
+                    options = dict(zip(("reduce", "message", "columns", "precision"), kind), gradients=gradients)
+                    found = raw.Aggregate(self.checked(stream), stream, **options)
                     for one in (stream, *capture_stream(self.device)) if stream is not None else ():
                         found.prepare(one)
                     self.plans[(*key, gradients)] = found

@@ -17,6 +17,7 @@ use crate::kernel::Kernel;
 use crate::row_softmax::butterfly;
 use crate::unroll::each;
 use crate::variant::Variant;
+use crate::ways::{RowLists, RowWalk};
 
 /// Which lists a pass walks.
 pub trait GradientPass: 'static {
@@ -46,16 +47,10 @@ pub struct AttentionGradient<P, G, const LANES: u32, const PARTS: usize>(Phantom
 /// A lane's elements of two rows.
 type Pair<const PARTS: usize> = [[[f32; 8]; PARTS]; 2];
 
-/// The entries of one row that a lane's group and its neighbours walk.
+/// The entries of one row that a lane's group and its neighbours walk, and what they are multiplied by.
 struct Walk<const PARTS: usize> {
     head: u32,
-    row: u32,
-    begin: u32,
-    end: u32,
-    /// Entries from one step to the next.
-    stride: u32,
-    /// Groups of the warp that walk this row, a power of two.
-    ways: u32,
+    of: RowWalk,
     own: Pair<PARTS>,
     /// Over rows, those of the row.
     terms: RowTerms,
@@ -74,9 +69,6 @@ struct Fetched<G: Gather, const PARTS: usize> {
 impl<P: GradientPass, G: Gather, const LANES: u32, const PARTS: usize> AttentionGradient<P, G, LANES, PARTS> {
     /// Columns that there is room for.
     pub const WIDTH: u32 = LANES * G::WIDTH * PARTS as u32;
-    const WAYS: u32 = WARP / LANES;
-    /// Entries of the step of a warp that has one row: two of each way.
-    const STEP: u32 = 2 * Self::WAYS;
     /// Numbers from one sum of a block's warp to the next: they begin in different banks.
     const PITCH: u32 = Self::WIDTH + 8;
     const VALID: () =
@@ -103,7 +95,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     const BLOCK_THREADS: u32 = ATTENTION_WARPS * WARP;
     const SHARED_BYTES: u32 = Self::sum_at(ATTENTION_WARPS, 0, 0);
     // Left to itself, `ptxas` spills a few registers to fit more blocks.
-    const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * Self::WAYS;
+    const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * (WARP / LANES);
     const MIN_BLOCKS: u32 = if Self::WIDTH <= 128 { 4 } else { 3 };
 
     #[inline(always)]
@@ -115,9 +107,8 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         unsafe {
             if block < p.piece_count {
                 let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
-                let begin = (first + s.warp() * Self::STEP).min(end);
-                let stride = Self::STEP * ATTENTION_WARPS;
-                let mut walk = Self::start(s, p, [head, row, Self::WAYS], [begin, end, stride]);
+                let of = RowWalk::of_block::<S, LANES>(s, [row, first, end], ATTENTION_WARPS);
+                let mut walk = Self::start(s, p, head, of);
                 let sums = Self::walk(s, p, &mut walk);
                 if s.warp() == 0 && first == s.load_readonly(p.offsets.at(row)) {
                     Self::keep_terms(s, p, &walk);
@@ -129,22 +120,13 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
                 Self::add_warps(s, p, [head, row, slot]);
                 return;
             }
-            let ways = Self::WAYS >> p.warp_rows_log2;
-            let first = ((block - p.piece_count) * ATTENTION_WARPS + s.warp()) << p.warp_rows_log2;
-            let of_lane = first + (s.lane() >> (WARP.ilog2() - p.warp_rows_log2));
-            if first >= p.rows {
-                return;
-            }
-            // Behind the last row lanes read its operands once more, and no entries.
-            let row = of_lane.min(p.rows - 1);
-            let [begin, end] = [s.load_readonly(p.offsets.at(row)), s.load_readonly(p.offsets.at(row + 1))];
-            let is_own = of_lane < p.rows && end - begin <= p.longest;
-            let end = if is_own { end } else { begin };
-            let mut walk = Self::start(s, p, [head, row, ways], [begin, end, 2 * ways]);
+            let warp = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
+            let Some(of) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
+            let mut walk = Self::start(s, p, head, of);
             let sums = Self::walk(s, p, &mut walk);
-            if is_own {
+            if of.is_own {
                 Self::keep_terms(s, p, &walk);
-                let store = |result, column, sum| p.finish(s, [head, row, result, column], sum);
+                let store = |result, column, sum| p.finish(s, [head, of.row, result, column], sum);
                 Self::each_sum(s, (&walk, &sums), store);
             }
         }
@@ -194,12 +176,8 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     /// # Safety
     /// The obligations of the params; the whole warp is here.
     #[inline(always)]
-    unsafe fn start<S: Simt>(
-        s: &S,
-        p: &AttentionGradientParams,
-        [head, row, ways]: [u32; 3],
-        [begin, end, stride]: [u32; 3],
-    ) -> Walk<PARTS> {
+    unsafe fn start<S: Simt>(s: &S, p: &AttentionGradientParams, head: u32, of: RowWalk) -> Walk<PARTS> {
+        let row = of.row;
         let mut own = [[[0.0; 8]; PARTS]; 2];
         let mut terms = [0.0; 4];
         // SAFETY: the caller's promise; only elements that are there are read.
@@ -227,7 +205,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
                 terms = [base, inverse, Self::product(s, &own[1], &out), 0.0];
             }
         }
-        Walk { head, row, begin, end, stride, ways, own, terms }
+        Walk { head, of, own, terms }
     }
 
     /// What the entries of a row add up to, the same in each of its ways.
@@ -236,20 +214,20 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     /// The obligations of the params; the whole warp is here.
     #[inline(always)]
     unsafe fn walk<S: Simt>(s: &S, p: &AttentionGradientParams, walk: &mut Walk<PARTS>) -> Pair<PARTS> {
-        let way = (s.lane() / LANES) & (walk.ways - 1);
         let mut sums = [[[0.0; 8]; PARTS]; 2];
         // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
         unsafe {
-            while s.ballot(walk.begin < walk.end) != 0 {
+            while walk.of.goes_on(s) {
+                let [one, other] = walk.of.positions::<S, LANES>(s);
                 // Not in a loop: what is under way stays in registers.
-                let first = Self::gather(s, p, walk, walk.begin + way);
-                let second = Self::gather(s, p, walk, walk.begin + way + walk.ways);
+                let first = Self::gather(s, p, walk, one);
+                let second = Self::gather(s, p, walk, other);
                 Self::add(s, p, walk, &first, &mut sums);
                 Self::add(s, p, walk, &second, &mut sums);
-                walk.begin += walk.stride;
+                walk.of.step();
             }
             let mut mask = LANES;
-            while mask < LANES * walk.ways {
+            while mask < LANES * walk.of.ways {
                 each::<2>(|i| {
                     each::<PARTS>(|part| {
                         each::<8>(|e| {
@@ -279,7 +257,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     ) -> Fetched<G, PARTS> {
         let rows = [[G::ZERO; PARTS]; 2];
         let mut entry = Fetched { position, other: 0, rows, terms: walk.terms, bias: 0.0 };
-        if position < walk.end {
+        if position < walk.of.end {
             // SAFETY: the caller's promise; an entry names a row of what is gathered.
             unsafe {
                 entry.other = s.load_readonly(p.entries.at(position));
@@ -319,7 +297,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         unsafe {
             let score = Self::product(s, &walk.own[0], &elements[0]);
             let response = Self::product(s, &walk.own[1], &elements[1]);
-            if entry.position >= walk.end {
+            if entry.position >= walk.of.end {
                 return;
             }
             let [base, inverse, term, _] = entry.terms;
@@ -327,7 +305,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
             let score = score * p.scale + entry.bias;
             let weight = s.exp2((score - base) * LOG2_E) * inverse;
             let (row, column) =
-                if P::OVER_COLUMNS { (entry.other, walk.row) } else { (walk.row, entry.other) };
+                if P::OVER_COLUMNS { (entry.other, walk.of.row) } else { (walk.of.row, entry.other) };
             let slope = weight * (p.dropped.kept(walk.head, row, column, response) - term);
             each::<PARTS>(|part| G::accumulate(s, slope, entry.rows[0][part], &mut sums[0][part]));
             if P::OVER_COLUMNS {
@@ -347,9 +325,9 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     /// The obligations of the params; no other warp has the row.
     #[inline(always)]
     unsafe fn keep_terms<S: Simt>(s: &S, p: &AttentionGradientParams, walk: &Walk<PARTS>) {
-        if !P::OVER_COLUMNS && s.lane() & (LANES * walk.ways - 1) == 0 {
+        if !P::OVER_COLUMNS && s.lane().is_multiple_of(LANES) && walk.of.tells::<S, LANES>(s) {
             // SAFETY: the caller's promise.
-            unsafe { s.store(p.terms.at_wide(p.row_at(walk.head, walk.row)), walk.terms) };
+            unsafe { s.store(p.terms.at_wide(p.row_at(walk.head, walk.of.row)), walk.terms) };
         }
     }
 
@@ -360,7 +338,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         (walk, sums): (&Walk<PARTS>, &Pair<PARTS>),
         mut visit: impl FnMut(u32, u32, f32),
     ) {
-        if (s.lane() / LANES) & (walk.ways - 1) == 0 {
+        if walk.of.tells::<S, LANES>(s) {
             each::<2>(|i| {
                 each::<PARTS>(|part| {
                     each::<8>(|e| {
@@ -403,6 +381,15 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
 }
 
 impl AttentionGradientParams {
+    const fn lists(&self) -> RowLists {
+        RowLists {
+            offsets: self.offsets,
+            rows: self.rows,
+            longest: self.longest,
+            warp_rows_log2: self.warp_rows_log2,
+        }
+    }
+
     /// Where states and terms of a row are.
     #[inline(always)]
     const fn row_at(&self, head: u32, row: u32) -> u64 {

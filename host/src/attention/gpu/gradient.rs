@@ -1,7 +1,7 @@
 //! The gradient of attention on a machine that runs kernels.
 
 use windrow_kernels::attention::{
-    ATTENTION_WARPS, AttentionGradientJoinParams, AttentionGradientParams, EntryBias, HeadMatrix, RowTerms,
+    AttentionGradientJoinParams, AttentionGradientParams, EntryBias, HeadMatrix, RowTerms,
     gradient_partial_floats,
 };
 use windrow_kernels::output::OutputType;
@@ -15,6 +15,7 @@ use crate::device::{DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory};
+use crate::row_lists::warp_rows_log2;
 
 /// What the gradient needs beside the rows of the matrix.
 pub(in crate::attention) struct GpuGradient {
@@ -78,17 +79,6 @@ struct Pass<'a> {
     entry: &'static Entry,
     width: u32,
     results: u32,
-}
-
-impl Pass<'_> {
-    /// Logarithm of the rows that a warp walks side by side: as many as let each group of lanes have about two entries
-    /// of its own, which are under way together.
-    fn warp_rows_log2(&self) -> u32 {
-        let groups = self.entry.units_per_block / ATTENTION_WARPS;
-        let mean = self.windows.entries.len() / (self.windows.window_count as usize).max(1);
-        let of_row = narrow((mean / 2).clamp(1, groups as usize));
-        groups.ilog2() - of_row.ilog2()
-    }
 }
 
 impl GpuAttention {
@@ -249,7 +239,7 @@ impl GpuAttention {
             dropped: dropped_weights(operands.dropout),
             first_head: 0,
             adds_bias_gradient: 0,
-            warp_rows_log2: pass.warp_rows_log2(),
+            warp_rows_log2: warp_rows_log2(pass.entry, windows.entries.len(), windows.window_count),
         };
         // One number for all heads is added to by one head after the other.
         let is_shared = params.bias_gradient != GlobalPtr::NULL && operands.bias.head == 0;
@@ -260,7 +250,7 @@ impl GpuAttention {
             params.adds_bias_gradient = u32::from(head > 0);
             let grid = [u64::from(params.blocks()), u64::from(heads)];
             let blocks = Blocks { grid, threads: pass.entry.block_threads };
-            // SAFETY: rows and pieces were made of a valid CSR and its transpose by `Division` and `WindowLists`, which
+            // SAFETY: rows and pieces were made of a valid CSR and its transpose by `Division` and `Transposed`, which
             // keep the obligations, and belong to the plan, which frees them after the machine's work; the operands are
             // the caller's promise, and the entry is the one for their width and alignment.
             unsafe { launcher.start_grid(pass.entry, blocks, &params)? };

@@ -7,10 +7,10 @@ use windrow_kernels::attention::DroppedWeights;
 
 use super::{Heads, HostAttention, HostBias, HostOperands};
 use crate::attention::operands::dropped_weights;
-use crate::attention::windows::Transposed;
 use crate::dense::{DenseMut, DenseRef};
 use crate::element::Element;
 use crate::num::narrow;
+use crate::row_lists::Transposed;
 
 /// What gradients are computed of, beside the operands: the matrix by columns, what the forward pass left, and the
 /// gradient of its result.
