@@ -252,6 +252,32 @@ fn what_is_no_number_wins() {
     report_missing_gpu("reductions of what is no number", 4);
 }
 
+/// What is beyond all numbers is a message like any other: it wins where there is nothing else, and the first of it.
+#[test]
+fn infinities_are_messages() {
+    for matrix in [lengths(), long_rows()] {
+        let mut case = Case::new("infinities", &matrix, 12);
+        for (device, reduce, all) in devices().iter().flat_map(|device| {
+            [(Reduce::Max, f32::NEG_INFINITY), (Reduce::Min, f32::INFINITY)]
+                .map(|(of, all)| (device, of, all))
+        }) {
+            case.x.iter_mut().skip(7).step_by(12).for_each(|x| *x = all);
+            let plan = case.plan((reduce, Message::Copy), Precision::F32, device);
+            let got = run::<f32>(&plan, &case, &device.stream());
+            for row in 0..matrix.rows() {
+                let (entries, at) = (matrix.row_range(row), row * 12 + 7);
+                let want = if entries.is_empty() {
+                    (0.0, NO_WINNER)
+                } else {
+                    (all, u32::try_from(entries.start).unwrap())
+                };
+                assert_eq!((got.out[at], got.winners[at]), want, "{device}, {reduce}: row {row}");
+            }
+        }
+    }
+    report_missing_gpu("reductions of infinities", 4);
+}
+
 /// Promise, determinism: reductions and their gradients have the same bits in every run, on any stream of a device.
 #[test]
 fn reductions_agree_to_the_bit() {

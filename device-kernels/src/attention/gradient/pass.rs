@@ -94,8 +94,8 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     };
     const BLOCK_THREADS: u32 = ATTENTION_WARPS * WARP;
     const SHARED_BYTES: u32 = Self::sum_at(ATTENTION_WARPS, 0, 0);
-    // Left to itself, `ptxas` spills a few registers to fit more blocks.
     const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * (WARP / LANES);
+    // Left to itself, `ptxas` spills a few registers to fit more blocks.
     const MIN_BLOCKS: u32 = if Self::WIDTH <= 128 { 4 } else { 3 };
 
     #[inline(always)]
