@@ -38,11 +38,6 @@ pub(crate) struct DeviceRows {
 }
 
 impl DeviceRows {
-    /// No rows and no entries.
-    pub(crate) fn empty(device: &Device) -> Result<Self, PlanError> {
-        Self::upload(device, (&[0], &[]), &Division::default())
-    }
-
     /// Of offsets and what is gathered for each entry.
     pub(crate) fn upload(
         device: &Device,

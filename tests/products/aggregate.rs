@@ -278,6 +278,27 @@ fn infinities_are_messages() {
     report_missing_gpu("reductions of infinities", 4);
 }
 
+/// Winners that do not begin at a multiple of 16 bytes are read one by one.
+#[test]
+fn winners_may_begin_anywhere() {
+    for device in devices() {
+        let case = Case::new("lengths", &lengths(), 16);
+        let plan = case.plan((Reduce::Max, Message::Copy), Precision::F32, &device);
+        let stream = device.stream();
+        let want = run::<f32>(&plan, &case, &stream);
+        let (m, n, d) = (case.a.rows(), case.a.cols(), case.columns);
+        let x = on_device::<f32>(&device, &case.x, (n, d));
+        let gradient = on_device::<f32>(&device, &case.gradient, (m, d));
+        let mut of_x = on_device::<f32>(&device, &vec![f32::NAN; n * d], (n, d));
+        let shifted = DeviceBuffer::from_slice(&device, &[&[0], &want.winners[..]].concat()).unwrap();
+        let winners = shifted.view().get(1..1 + m * d).unwrap();
+        let given = AggregateBackward::new(AggregateOperands::new(&x), &gradient).winners(winners);
+        plan.backward_on(&stream, given, AggregateGradients::new(&mut of_x)).unwrap();
+        assert_eq!(of_x.download().unwrap(), want.of_x, "{device}");
+    }
+    report_missing_gpu("winners that begin anywhere", 1);
+}
+
 /// Promise, determinism: reductions and their gradients have the same bits in every run, on any stream of a device.
 #[test]
 fn reductions_agree_to_the_bit() {

@@ -3,7 +3,7 @@
 use windrow_formats::{Csr, Value};
 
 use super::builder::AggregateBuilder;
-use super::gpu::GpuAggregate;
+use super::gpu::{GpuAggregate, partial_bytes};
 use super::plan::{AggregatePlan, Body};
 use super::report::AggregateReport;
 use crate::csr::DeviceCsr;
@@ -114,30 +114,27 @@ impl<V: Value> AggregateBuilder<'_, Csr<V>> {
         push(&mut sizes, "values", 4 * wide(values.len()));
         report.pieces = wide(division.pieces.len());
         report.cut_rows = wide(division.cut.len());
-        let empty = || DeviceRows::empty(device);
+        let slots = [division.slots, of_columns.as_ref().map_or(0, |(.., division)| division.slots)];
+        let partial_bytes = partial_bytes(&self.options, slots);
+        push(&mut sizes, "partial_results", partial_bytes);
+        self.account(report, sizes)?;
+        let columns = match &of_columns {
+            Some((offsets, rows, positions, division)) => {
+                let columns = DeviceRows::upload(device, (offsets, rows), division)?;
+                Some((columns, DeviceBuffer::named(device, positions, "positions")?))
+            }
+            None => None,
+        };
         let mut plan = GpuAggregate {
             device: device.clone(),
             dtype: self.options.precision.dtype(),
             options: self.options.clone(),
-            rows: DeviceRows { slots: division.slots, ..empty()? },
-            columns: match &of_columns {
-                Some((.., division)) => Some((
-                    DeviceRows { slots: division.slots, ..empty()? },
-                    DeviceBuffer::named(device, &[], "positions")?,
-                )),
-                None => None,
-            },
-            values: DeviceBuffer::named(device, &[], "values")?,
+            rows: DeviceRows::upload(device, (&offsets, a.col_indices()), &division)?,
+            columns,
+            values: DeviceBuffer::named(device, &values, "values")?,
+            partial_bytes,
             partial: PerStream::new(None),
         };
-        push(&mut sizes, "partial_results", plan.partial_bytes());
-        self.account(report, sizes)?;
-        plan.rows = DeviceRows::upload(device, (&offsets, a.col_indices()), &division)?;
-        if let Some((offsets, rows, positions, division)) = &of_columns {
-            let columns = DeviceRows::upload(device, (offsets, rows), division)?;
-            plan.columns = Some((columns, DeviceBuffer::named(device, positions, "positions")?));
-        }
-        plan.values = DeviceBuffer::named(device, &values, "values")?;
         plan.partial = PerStream::new(plan.make_partial()?);
         Ok(plan)
     }

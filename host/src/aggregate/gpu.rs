@@ -9,7 +9,7 @@ use super::options::{AggregateOptions, Message, Reduce};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
-use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory};
+use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory, taken_over};
 use crate::row_lists::DeviceRows;
 
 /// Columns of a value of the grid's slow axis: few, so that several groups of a warp have entries under way.
@@ -61,7 +61,21 @@ pub(super) struct GpuAggregate {
     pub(super) columns: Option<(DeviceRows, DeviceBuffer<u32>)>,
     /// The matrix's, if they matter.
     pub(super) values: DeviceBuffer<f32>,
+    /// Bytes of what pieces leave, on each stream.
+    pub(super) partial_bytes: u64,
     pub(super) partial: PerStream<Option<WorkspaceMemory>>,
+}
+
+/// Columns that a slot has room for.
+fn slot_columns(options: &AggregateOptions) -> usize {
+    options.columns.next_multiple_of(WIDTH as usize)
+}
+
+/// Bytes of what pieces leave, for so many slots of rows, and of columns for gradients.
+pub(super) fn partial_bytes(options: &AggregateOptions, [rows, columns]: [u32; 2]) -> u64 {
+    // With each number goes its winner.
+    let of_row = if options.reduce.picks() { 2 } else { 1 };
+    4 * wide(slot_columns(options)) * (of_row * u64::from(rows)).max(u64::from(columns))
 }
 
 impl GpuAggregate {
@@ -83,33 +97,11 @@ impl GpuAggregate {
         Ok(self.entry(Pass::Forward, true)?.name)
     }
 
-    /// Columns that a slot has room for.
-    fn slot_columns(&self) -> u64 {
-        wide(self.options.columns.next_multiple_of(WIDTH as usize))
-    }
-
-    /// Bytes of what pieces leave, on each stream.
-    pub(super) fn partial_bytes(&self) -> u64 {
-        let of_winners = if self.options.reduce.picks() { 2 } else { 1 };
-        let of_columns = self.columns.as_ref().map_or(0, |(columns, _)| u64::from(columns.slots));
-        4 * self.slot_columns() * (of_winners * u64::from(self.rows.slots)).max(of_columns)
-    }
-
     /// Memory for what pieces leave, unless no row is cut.
     pub(super) fn make_partial(&self) -> Result<Option<WorkspaceMemory>, DeviceError> {
-        match self.partial_bytes() {
+        match self.partial_bytes {
             0 => Ok(None),
             bytes => WorkspaceMemory::alloc(&self.device, index(bytes), "partial results").map(Some),
-        }
-    }
-
-    fn take_partial(
-        &self,
-        left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>,
-    ) -> Result<Option<WorkspaceMemory>, PlanError> {
-        match left.flatten().next() {
-            Some(over) => Ok(Some(over)),
-            None => Ok(self.make_partial()?),
         }
     }
 
@@ -131,7 +123,7 @@ impl GpuAggregate {
             on.machine.load(self.entry(pass, aligned)?)?;
         }
         on.machine.load(Self::join()?)?;
-        self.partial.prepare(on, |left| self.take_partial(left), |_| Ok(()))
+        self.partial.prepare(on, |left| taken_over(left, || self.make_partial()), |_| Ok(()))
     }
 
     /// Queues passes, one after the other.
@@ -147,8 +139,10 @@ impl GpuAggregate {
         for (pass, operands) in passes {
             entries.push(self.entry(*pass, operands.aligned)?);
         }
-        let needs_partial = self.partial_bytes() > 0;
-        let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| self.take_partial(left);
+        let needs_partial = self.partial_bytes > 0;
+        let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| {
+            taken_over(left, || self.make_partial())
+        };
         let complete = |state: &mut OfStream<Option<WorkspaceMemory>>, captured: bool| {
             if captured {
                 on.check_loaded(entries.iter().copied())?;
@@ -215,7 +209,7 @@ impl GpuAggregate {
             longest: rows.longest,
             warp_rows_log2: rows.warp_rows_log2(entry),
             slot_count: rows.slots,
-            slot_columns: narrow(index(self.slot_columns())),
+            slot_columns: narrow(slot_columns(&self.options)),
             out_type: operands.out_type.code(),
             message: match message {
                 Message::Copy => MessageCode::Copy,

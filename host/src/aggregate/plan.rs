@@ -17,7 +17,9 @@ use crate::error::AggregateError;
 use crate::error::PlanError;
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
-use crate::plan::{On, check_count, check_device, check_element, check_ld, check_packed, check_shape};
+use crate::plan::{
+    On, check_count, check_device, check_element, check_ld, check_packed, check_shape, pointer_or_null,
+};
 use crate::row_lists::Transposed;
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 
@@ -125,6 +127,9 @@ impl AggregatePlan {
             check_count("the winners", winners.len(), rows * columns)?;
             winners.bytes().check_apart("the winners", "the result", out.bytes())?;
             winners.bytes().check_apart("the winners", "X", operands.x.bytes())?;
+            if let Some(values) = &operands.values {
+                winners.bytes().check_apart("the winners", "the values", values.bytes())?;
+            }
         }
         let AggregateOperands { x, values, winners } = operands;
         match &self.body {
@@ -146,8 +151,8 @@ impl AggregatePlan {
                     gradient: Rows::NONE,
                     out: Rows { address: GlobalPtr::from_address(out.address()), ld: check_ld(out.ld())? },
                     out_type: output_type::<O>(),
-                    values: pointer(values.map(|values| values.address())),
-                    winners: pointer(winners.map(|winners| winners.address())),
+                    values: pointer_or_null(values.map(|values| values.address())),
+                    winners: pointer_or_null(winners.map(|winners| winners.address())),
                     aligned: is_aligned(&x),
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` frees its memory after the work that
@@ -236,9 +241,11 @@ impl AggregatePlan {
                     gradient: Rows::NONE,
                     out: Rows { address: to, ld: check_ld(found.x.ld())? },
                     out_type: output_type::<R>(),
-                    values: pointer(values.map(|values| values.address())),
-                    winners: pointer(winners.map(|winners| winners.address())),
-                    aligned: is_aligned(&gradient),
+                    values: pointer_or_null(values.map(|values| values.address())),
+                    winners: pointer_or_null(winners.map(|winners| winners.address())),
+                    // Winners are read as many at once as elements.
+                    aligned: is_aligned(&gradient)
+                        && winners.is_none_or(|winners| winners.address().is_multiple_of(16)),
                 };
                 let mut passes = vec![(Pass::Backward, of_x)];
                 if let Some(of_values) = &found.values {
@@ -369,11 +376,6 @@ fn is_aligned<T: Element>(view: &DeviceView<'_, T>) -> bool {
     let lengths = [view.ld(), view.cols()];
     view.address().is_multiple_of(16)
         && lengths.iter().all(|len| wide(len * size_of::<T>()).is_multiple_of(16))
-}
-
-/// The address of an array that may not be there.
-fn pointer<T>(address: Option<u64>) -> GlobalPtr<T> {
-    address.map_or(GlobalPtr::NULL, GlobalPtr::from_address)
 }
 
 impl fmt::Debug for AggregatePlan {

@@ -2,7 +2,6 @@
 
 use windrow_formats::Value;
 
-use super::build::pointer_or_null;
 use super::gpu::gradient::GradientOperands;
 use super::host::gradient::{HostForward, HostGradients};
 use super::host::{HostAttention, HostOperands};
@@ -13,7 +12,7 @@ use crate::element::{Element, output_type};
 use crate::error::AttentionError;
 #[cfg(doc)]
 use crate::error::PlanError;
-use crate::plan::{On, check_count, check_device, check_element};
+use crate::plan::{On, check_count, check_device, check_element, pointer_or_null};
 use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 
 /// What the gradient of attention reads: the operands of the forward pass, what that has left, and the gradient of its

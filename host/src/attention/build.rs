@@ -1,7 +1,6 @@
 //! From a matrix and options to a plan.
 
 use windrow_formats::{Csr, OutOfMemory, Value};
-use windrow_simt::GlobalPtr;
 
 use super::builder::AttentionBuilder;
 use super::gpu::gradient::GpuGradient;
@@ -366,9 +365,4 @@ impl GpuWindows {
         self.cut = DeviceBuffer::named(device, &division.cut, "cut_windows")?;
         Ok(())
     }
-}
-
-/// The address of an array that may not be there.
-pub(super) fn pointer_or_null<T>(address: Option<u64>) -> GlobalPtr<T> {
-    address.map_or(GlobalPtr::NULL, GlobalPtr::from_address)
 }

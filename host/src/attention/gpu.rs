@@ -15,7 +15,7 @@ use super::options::{AttentionAlgorithm, AttentionOptions, Dropout};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
-use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory};
+use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory, taken_over};
 
 /// Widths that kernels have room for.
 const WIDTHS: [u32; 4] = [32, 64, 128, 256];
@@ -146,7 +146,9 @@ impl GpuAttention {
     ) -> Result<(), PlanError> {
         let (windows, entry, width) = self.chosen(aligned)?;
         let join = windrow_kernels::entry(Variant::AttentionJoin).filter(|_| !windows.cut.is_empty());
-        let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| self.take_partial(left);
+        let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| {
+            taken_over(left, || self.make_partial())
+        };
         let complete = |state: &mut OfStream<Option<WorkspaceMemory>>, captured: bool| {
             if captured {
                 on.check_loaded([Some(entry), join].into_iter().flatten())?;
@@ -167,17 +169,6 @@ impl GpuAttention {
         self.partial.run(on, make, complete, queue)
     }
 
-    /// What a stream that is gone has left, or memory for what pieces leave.
-    fn take_partial(
-        &self,
-        left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>,
-    ) -> Result<Option<WorkspaceMemory>, PlanError> {
-        match left.flatten().next() {
-            Some(over) => Ok(Some(over)),
-            None => Ok(self.make_partial()?),
-        }
-    }
-
     /// Makes and compiles what runs and gradients need on a stream, and waits until it is there.
     ///
     /// # Errors
@@ -192,7 +183,7 @@ impl GpuAttention {
         if let Some(join) = windrow_kernels::entry(Variant::AttentionJoin) {
             on.machine.load(join)?;
         }
-        self.partial.prepare(on, |left| self.take_partial(left), |_| Ok(()))?;
+        self.partial.prepare(on, |left| taken_over(left, || self.make_partial()), |_| Ok(()))?;
         self.prepare_gradient(on)
     }
 

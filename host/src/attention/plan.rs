@@ -5,7 +5,6 @@ use std::fmt;
 use windrow_formats::Pattern;
 use windrow_kernels::attention::EntryBias;
 
-use super::build::pointer_or_null;
 use super::gpu::{GpuAttention, KernelOperands};
 use super::host::{HostAttention, HostOperands};
 use super::operands::{AttentionOperands, Extent};
@@ -18,7 +17,7 @@ use crate::error::AttentionError;
 use crate::error::PlanError;
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
-use crate::plan::{On, check_count, check_device, check_element, check_packed};
+use crate::plan::{On, check_count, check_device, check_element, check_packed, pointer_or_null};
 use crate::row_lists::Transposed;
 use crate::view::{DeviceSlice, DeviceViewMut};
 

@@ -28,7 +28,7 @@ pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, st
 pub(crate) use occupancy::occupancy;
 pub use occupancy::{OccupancyRange, OccupancyThresholds, StreamRule};
 pub(crate) use on::On;
-pub(crate) use operands::{Rounded, factor, operand, output_on, with_sums};
+pub(crate) use operands::{Rounded, factor, operand, output_on, pointer_or_null, with_sums};
 pub(crate) use per_stream::{OfStream, PREPARE, PerStream};
 pub(crate) use placing::{Index, NewValues, RoundedValues, Rounding, Target, copy_on_device, placing_entry};
 pub use report::{ArraySize, StageTime};
@@ -43,4 +43,4 @@ pub(crate) use verification::{
     Double, SUMMED_AT_ONCE, Storing, UNIT_FMA, UNIT_MMA, all_parts, bounded_ratio, column_blocks,
     error_ratio, gamma, multiplied, ratio_to, subnormal_error, unit_of,
 };
-pub(crate) use workspace::{LentMemory, WorkspaceMemory, workspace_bytes};
+pub(crate) use workspace::{LentMemory, WorkspaceMemory, taken_over, workspace_bytes};

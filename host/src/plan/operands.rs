@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use windrow_formats::memory::try_zeroed;
 use windrow_formats::{OutOfMemory, Value};
+use windrow_simt::GlobalPtr;
 
 use crate::cpu;
 use crate::dense::{DenseMut, DenseRef, MatRef};
@@ -69,6 +70,11 @@ pub(crate) fn operand<'a, T: 'a>(
     matrix: impl TryInto<MatRef<'a, T>, Error: Into<PlanError>>,
 ) -> Result<MatRef<'a, T>, PlanError> {
     matrix.try_into().map_err(Into::into)
+}
+
+/// The address of an array that may not be there.
+pub(crate) fn pointer_or_null<T>(address: Option<u64>) -> GlobalPtr<T> {
+    address.map_or(GlobalPtr::NULL, GlobalPtr::from_address)
 }
 
 /// A factor in the type of a plan's sums.

@@ -75,6 +75,20 @@ impl WorkspaceMemory {
     }
 }
 
+/// The workspace that a stream which is gone has left, or a new one.
+///
+/// # Errors
+/// Those of `make`.
+pub(crate) fn taken_over<S>(
+    left: &mut dyn Iterator<Item = Option<S>>,
+    make: impl FnOnce() -> Result<Option<S>, DeviceError>,
+) -> Result<Option<S>, PlanError> {
+    match left.flatten().next() {
+        Some(over) => Ok(Some(over)),
+        None => Ok(make()?),
+    }
+}
+
 /// A caller's memory for a workspace, part after part.
 pub(crate) struct LentMemory {
     at: u64,

@@ -314,39 +314,26 @@ class Pattern(Indices):
         return self.attended > self.cache.full_after
 
     def attention(self, stream, heads, features, precision, biased, gradients):
-        """The plan of attention for heads of `(features, values)`; one that has gradients serves without, too."""
-        key = ("attention", heads, features, precision, biased)
-        found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
-        if found is None:
-            with self.lock:
-                found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
-                if found is None:
-                    self._refuse_capture("a plan")
-                    options = {
-                        "heads": heads,
-                        "columns": features[0],
-                        "value_columns": features[1],
-                        "precision": precision,
-                        "biased": biased,
-                        "gradients": gradients,
-                    }
-                    found = raw.GraphAttention(self.checked(stream), stream, **options)
-                    for one in (stream, *capture_stream(self.device)) if stream is not None else ():
-                        found.prepare(one)
-                    self.plans[(*key, gradients)] = found
-        return found
+        """The plan of attention for heads of `(features, values)`."""
+        options = {"heads": heads, "columns": features[0], "value_columns": features[1]}
+        options.update(precision=precision, biased=biased)
+        return self._learning(raw.GraphAttention, "attention", options, gradients, stream)
 
     def aggregate(self, stream, kind, gradients):
-        """The plan of a reduction `(reduce, message, columns, precision)`; one that has gradients serves without, too."""
-        key = ("aggregate", *kind)
+        """The plan of a reduction `(reduce, message, columns, precision)`."""
+        options = dict(zip(("reduce", "message", "columns", "precision"), kind))
+        return self._learning(raw.Aggregate, "aggregate", options, gradients, stream)
+
+    def _learning(self, make, name, options, gradients, stream):
+        """A plan that has gradients if they are wanted; one that has them serves without, too."""
+        key = (name, *options.values())
         found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
         if found is None:
             with self.lock:
                 found = self.plans.get((*key, True)) or self.plans.get((*key, gradients))
                 if found is None:
                     self._refuse_capture("a plan")
-                    options = dict(zip(("reduce", "message", "columns", "precision"), kind), gradients=gradients)
-                    found = raw.Aggregate(self.checked(stream), stream, **options)
+                    found = make(self.checked(stream), stream, **options, gradients=gradients)
                     for one in (stream, *capture_stream(self.device)) if stream is not None else ():
                         found.prepare(one)
                     self.plans[(*key, gradients)] = found

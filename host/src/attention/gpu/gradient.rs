@@ -14,7 +14,7 @@ use crate::attention::options::Dropout;
 use crate::device::{DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
-use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory};
+use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory, taken_over};
 use crate::row_lists::warp_rows_log2;
 
 /// What the gradient needs beside the rows of the matrix.
@@ -142,7 +142,9 @@ impl GpuAttention {
         let cut = passes.iter().any(|pass| !pass.windows.cut.is_empty());
         let join = if cut { Some(join_entry()?) } else { None };
         let Some(gradient) = &self.gradient else { return Ok(()) };
-        let make = |left: &mut dyn Iterator<Item = Option<GradientWorkspace>>| self.take_workspace(left);
+        let make = |left: &mut dyn Iterator<Item = Option<GradientWorkspace>>| {
+            taken_over(left, || self.make_gradient_workspace().map(Some))
+        };
         let complete = |state: &mut OfStream<Option<GradientWorkspace>>, captured: bool| {
             if captured {
                 on.check_loaded(passes.iter().map(|pass| pass.entry).chain(join))?;
@@ -168,17 +170,6 @@ impl GpuAttention {
         gradient.workspace.run(on, make, complete, queue)
     }
 
-    /// What a stream that is gone has left, or a new workspace.
-    fn take_workspace(
-        &self,
-        left: &mut dyn Iterator<Item = Option<GradientWorkspace>>,
-    ) -> Result<Option<GradientWorkspace>, PlanError> {
-        match left.flatten().next() {
-            Some(over) => Ok(Some(over)),
-            None => Ok(Some(self.make_gradient_workspace()?)),
-        }
-    }
-
     /// Makes and compiles what gradients need on a stream, if the plan has them, and waits until it is there.
     ///
     /// # Errors
@@ -191,7 +182,11 @@ impl GpuAttention {
             }
         }
         on.machine.load(join_entry()?)?;
-        gradient.workspace.prepare(on, |left| self.take_workspace(left), |_| Ok(()))
+        gradient.workspace.prepare(
+            on,
+            |left| taken_over(left, || self.make_gradient_workspace().map(Some)),
+            |_| Ok(()),
+        )
     }
 
     /// Queues the launches of a pass.
