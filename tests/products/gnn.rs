@@ -268,7 +268,10 @@ fn five_layers_learn() {
     let mut tested = vec![Device::cpu()];
     tested.extend(gpu());
     for device in tested {
-        for precision in [Precision::F32, Precision::F16] {
+        // On the CPU both are computed alike, but for the rounding of operands.
+        let on_cpu = device.kind() == windrow::DeviceKind::Cpu;
+        let precisions = [Precision::F16, Precision::F32];
+        for precision in precisions.into_iter().take(if on_cpu { 1 } else { 2 }) {
             let data = (&graph, &task);
             let gcn = learn(
                 data,

@@ -321,7 +321,7 @@ fn any_width_with_any_plan() {
             for width in [0, 64, 200] {
                 let few = Setup::new(algorithm, precision).told(|o| o.workers = Some(7));
                 let setup = Setup { width: Some(width), ..few };
-                for case in &cases {
+                for (number, case) in cases.iter().enumerate() {
                     // The emulator needs a second for the widest: one schedule and one plan of them.
                     if device.kind() == windrow::DeviceKind::Emulator
                         && case.n > 1000
@@ -330,15 +330,14 @@ fn any_width_with_any_plan() {
                         tally.skipped("wide on the emulator");
                         continue;
                     }
-                    for layout in [Layout::AsGiven, Layout::Aligned] {
-                        tally.ran(&run_case(setup, &device, case, layout));
-                    }
+                    let layout = [Layout::AsGiven, Layout::Aligned][(number / 2 + width / 64) % 2];
+                    tally.ran(&run_case(setup, &device, case, layout));
                 }
             }
         }
         tally.finish();
     }
-    report_missing_gpu("any width", 2 * plans.len() * 3 * cases.len());
+    report_missing_gpu("any width", plans.len() * 3 * cases.len());
 }
 
 /// The order of summation does not depend on which block or thread runs first: not one bit.

@@ -217,12 +217,16 @@ fn shuffled_structure_is_found_again() {
         let a = kind.generate::<f32>(1).unwrap();
         let original = reorder(&a, &with(Method::Identity, SimilarityOptions::default()), &()).unwrap();
         let mixed = shuffled(&a, 7);
-        let [paper, all] = [SimilarityOptions::as_in_paper(), SimilarityOptions::default()]
-            .map(|options| reorder(&mixed, &with(Method::Similarity, options), &()).unwrap().quality);
-        let want = original.quality.after;
-        assert!(paper.before.entries_per_vector < 1.01, "{kind} is shuffled");
-        assert!(paper.after.entries_per_vector > want.entries_per_vector, "{kind}: {paper:?}");
-        assert!(all.after.entries_per_vector > 1.03 * paper.after.entries_per_vector, "{kind}: {all:?}");
+        let found = |options| reorder(&mixed, &with(Method::Similarity, options), &()).unwrap().quality;
+        let (want, all) = (original.quality.after, found(SimilarityOptions::default()));
+        assert!(all.before.entries_per_vector < 1.01, "{kind} is shuffled");
+        assert!(all.after.entries_per_vector > want.entries_per_vector, "{kind}: {all:?}");
+        // The paper's own parameters take the most time of all: once.
+        if kind == Synthetic::Community60k {
+            let paper = found(SimilarityOptions::as_in_paper()).after.entries_per_vector;
+            assert!(paper > want.entries_per_vector, "{kind}: {paper:?}");
+            assert!(all.after.entries_per_vector > 1.03 * paper, "{kind}: {all:?}");
+        }
         assert!(all.after.dissimilarity < 1.1 * want.dissimilarity, "{kind}: {all:?}");
         // Large-scale locality comes back too, to nine tenths.
         assert!(9 * all.after.block_columns < 10 * want.block_columns, "{kind}: {all:?} {want:?}");
@@ -314,7 +318,7 @@ fn a_cancelled_reordering_ends_whenever_it_is_cancelled() {
         reorder(a, &Options::default(), &questions).unwrap();
         let questions = u64::MAX - questions.0.into_inner();
         assert!(questions > 20, "{questions}");
-        for tenth in 0..10 {
+        for tenth in [0, 1, 4, 8] {
             let watch = Limited(AtomicU64::new(questions * tenth / 10));
             assert_eq!(reorder(a, &Options::default(), &watch), Err(Stopped::Cancelled));
         }
