@@ -1,7 +1,8 @@
 //! Attention over the entries of a sparse matrix in one pass, and its gradient.
 //!
 //! ```text
-//! t[i, j] = scale · Σ_c Q[i, c]·K[j, c] + bias[i, j]      for each entry (i, j) of A
+//! t[i, j] = scale · Σ_c Q[i, c]·K[j, c] + bias[i, j]      for each entry (i, j) of A, or, additive (GAT),
+//! t[i, j] = scale · leaky_relu(Q[i] + K[j] + bias[i, j])
 //! O[i, :] = Σ_j exp(t[i, j] − max t[i]) · V[j, :] / Σ_j exp(t[i, j] − max t[i])
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! | kernel | for | rows |
 //! | --- | --- | --- |
 //! | [`AttentionWindows`] | f16 and bf16, Tensor Cores | windows of 4 or 8 rows |
-//! | [`AttentionRows`] | f32, and operands of any alignment, CUDA cores | one at a time |
+//! | [`AttentionRows`] | f32, operands of any alignment, and additive scores, CUDA cores | one or several at a time |
 //! | [`AttentionJoin`] | windows that were cut | those |
 //! | [`AttentionGradient`] | gradients in any precision, CUDA cores | rows, and then columns |
 //! | [`AttentionGradientJoin`] | rows and columns that were cut | those |
@@ -25,8 +26,10 @@ mod block;
 mod forward;
 mod gradient;
 mod join;
+mod lanes;
 mod operands;
 mod rows;
+mod scores;
 mod sums;
 mod window;
 
@@ -41,6 +44,7 @@ pub use self::gradient::{
 pub use self::join::{AttentionJoin, AttentionJoinParams};
 pub use self::operands::{DroppedWeights, EntryBias, HeadMatrix};
 pub use self::rows::AttentionRows;
+pub use self::scores::{Additive, DotProduct, ScoreForm};
 pub use self::window::{ByColumns, ByEntries, WindowForm};
 
 use crate::output::OutputType;
@@ -54,7 +58,8 @@ pub const ATTENTION_WARPS: u32 = 4;
 /// # Obligations
 /// - `q` has `rows` rows, `k` and `v` have one for each column of the matrix; `q.columns` is `k.columns`, `out` has
 ///   `rows` rows and `v.columns`, at most as many as the kernel has room for ([`AttentionWindows::WIDTH`]). Where
-///   kernels read vectors, rows of `q`, `k` and `v` begin at multiples of 16 bytes and have a multiple of that;
+///   kernels read vectors, rows of `q`, `k` and `v` begin at multiples of 16 bytes and have a multiple of that. Where
+///   scores are additive, `q` and `k` are of f32 and one column, of any alignment;
 /// - `offsets` and `entries` are what the [form](WindowForm) of the windows says; fewer than 2³¹ entries;
 /// - `pieces[i] = [window, begin, end, slot]`: entries `begin < end` of a window with more than `longest`; all entries
 ///   of such a window are in pieces, a piece with [`NO_SLOT`](crate::NO_SLOT) is all of them. No two have one slot;
@@ -95,7 +100,7 @@ pub struct AttentionParams {
     pub longest: u32,
     /// Slots of each head.
     pub slot_count: u32,
-    /// Factor of the products.
+    /// Factor of the products, or of additive scores.
     pub scale: f32,
     /// Type of `out`: [`OutputType::code`].
     pub out_type: u32,
@@ -104,6 +109,11 @@ pub struct AttentionParams {
     pub out_vectors: u32,
     /// Which weights are dropped.
     pub dropped: DroppedWeights,
+    /// Slope of additive scores below zero.
+    pub negative_slope: f32,
+    /// Logarithm of the rows that a warp of [`AttentionRows`] walks side by side, where they are not pieces: at most
+    /// one for each group of lanes. Zero for other kernels.
+    pub warp_rows_log2: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
@@ -112,7 +122,7 @@ impl AttentionParams {
     /// Blocks of the grid's fast axis.
     #[must_use]
     pub const fn blocks(&self) -> u32 {
-        self.piece_count + self.window_count.div_ceil(ATTENTION_WARPS)
+        self.piece_count + self.window_count.div_ceil(ATTENTION_WARPS << self.warp_rows_log2)
     }
 }
 

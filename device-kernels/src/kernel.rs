@@ -20,6 +20,8 @@ pub trait Kernel {
     const SHARED_BYTES: u32 = 0;
     /// Blocks per SM that registers must leave room for (`.minnctapersm`); 0 leaves it to `ptxas`.
     const MIN_BLOCKS: u32 = 0;
+    /// The same in the texts for [`Arch::Sm90`] and later, whose compiler makes do with fewer registers.
+    const MIN_BLOCKS_FROM_SM90: u32 = Self::MIN_BLOCKS;
     /// Units of work that a block takes: segments, warps' shares, rows or elements. 1 where the host counts blocks.
     const UNITS_PER_BLOCK: u32 = 1;
     /// Columns of `C` for one value of the grid's slow axis.
@@ -134,6 +136,8 @@ pub struct Entry {
     pub params: fn() -> core::any::TypeId,
     /// Blocks per SM that registers must leave room for; 0 for no demand.
     pub min_blocks: u32,
+    /// The same in the texts for [`Arch::Sm90`] and later.
+    pub min_blocks_from_sm90: u32,
     /// Units of work that a block takes.
     pub units_per_block: u32,
     /// Columns of `C` for one value of the grid's slow axis.
@@ -157,6 +161,7 @@ impl Entry {
             params_bytes: size_of::<K::Params>(),
             params: core::any::TypeId::of::<K::Params>,
             min_blocks: K::MIN_BLOCKS,
+            min_blocks_from_sm90: K::MIN_BLOCKS_FROM_SM90,
             units_per_block: K::UNITS_PER_BLOCK,
             columns_per_block: K::COLUMNS_PER_BLOCK,
             arch: K::ARCH,

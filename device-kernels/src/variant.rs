@@ -111,7 +111,9 @@ pub enum Variant {
     },
     /// [`crate::attention::AttentionRows`]: attention by rows on CUDA cores.
     AttentionRows {
-        /// Type of `Q`, `K` and `V`.
+        /// Whether scores are of two numbers each.
+        additive: bool,
+        /// Type of `V`, and of `Q` and `K` unless scores are additive.
         dtype: Dtype,
         /// Whether they are read in 16-byte vectors.
         vectors: bool,
@@ -124,7 +126,9 @@ pub enum Variant {
     AttentionGradient {
         /// Whether it walks columns.
         over_columns: bool,
-        /// Type of `Q`, `K`, `V` and the gradient of the result.
+        /// Whether scores are of two numbers each.
+        additive: bool,
+        /// Type of `V` and the gradient of the result, and of `Q` and `K` unless scores are additive.
         dtype: Dtype,
         /// Whether they are read in 16-byte vectors.
         vectors: bool,

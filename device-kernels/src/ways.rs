@@ -26,6 +26,8 @@ pub(crate) struct RowWalk {
     pub(crate) end: u32,
     /// Entries from one step to the next.
     stride: u32,
+    /// Steps left, the same for all lanes: as many as the longest of the warp's rows takes.
+    steps: u32,
     /// Groups that walk this row, a power of two.
     pub(crate) ways: u32,
     /// Whether there is such a row, and it is a warp's.
@@ -33,7 +35,7 @@ pub(crate) struct RowWalk {
 }
 
 impl RowWalk {
-    /// The warp's share of entries `first..end` of a row that a block of `warps` walks.
+    /// The warp's share of entries `first..end` of a row that a block of `warps` walks, a power of two.
     #[inline(always)]
     pub(crate) fn of_block<S: Simt, const LANES: u32>(
         s: &S,
@@ -42,13 +44,15 @@ impl RowWalk {
     ) -> Self {
         let ways = WARP / LANES;
         let begin = (first + s.warp() * 2 * ways).min(end);
-        Self { row, begin, end, stride: 2 * ways * warps, ways, is_own: true }
+        let stride = 2 * ways * warps;
+        let steps = (end - begin + stride - 1) >> stride.ilog2();
+        Self { row, begin, end, stride, steps, ways, is_own: true }
     }
 
     /// The row of a lane of warp `warp` of all; none where the warp has no row at all.
     ///
     /// # Safety
-    /// There are as many offsets as [`RowLists`] says.
+    /// There are as many offsets as [`RowLists`] says; the whole warp is here.
     #[inline(always)]
     pub(crate) unsafe fn of_warp<S: Simt, const LANES: u32>(
         s: &S,
@@ -67,7 +71,16 @@ impl RowWalk {
         let [begin, end] =
             unsafe { [s.load_readonly(lists.offsets.at(row)), s.load_readonly(lists.offsets.at(row + 1))] };
         let is_own = of_lane < lists.rows && end - begin <= lists.longest;
-        Some(Self { row, begin, end: if is_own { end } else { begin }, stride: 2 * ways, ways, is_own })
+        let end = if is_own { end } else { begin };
+        let stride_log2 = 1 + (WARP / LANES).ilog2() - lists.warp_rows_log2;
+        let mut steps = (end - begin + (2 * ways - 1)) >> stride_log2;
+        let mut mask = LANES * ways;
+        while mask < WARP {
+            // SAFETY: a collective of the full warp, by the caller's promise; the bounds are the same for all lanes.
+            steps = steps.max(unsafe { s.shuffle_xor(steps, mask) });
+            mask *= 2;
+        }
+        Some(Self { row, begin, end, stride: 2 * ways, steps, ways, is_own })
     }
 
     /// Where the two entries of a lane's group are in this step; there may be none at an end or behind it.
@@ -78,18 +91,15 @@ impl RowWalk {
     }
 
     /// Whether a lane of the warp has entries left.
-    ///
-    /// # Safety
-    /// A collective of the full warp.
     #[inline(always)]
-    pub(crate) unsafe fn goes_on<S: Simt>(&self, s: &S) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { s.ballot(self.begin < self.end) != 0 }
+    pub(crate) const fn goes_on(&self) -> bool {
+        self.steps > 0
     }
 
     #[inline(always)]
-    pub(crate) fn step(&mut self) {
+    pub(crate) const fn step(&mut self) {
         self.begin += self.stride;
+        self.steps -= 1;
     }
 
     /// Whether a lane is of the row's first group, which tells what all of them have.

@@ -243,7 +243,7 @@ pub use aggregate::{
 };
 pub use attention::{
     AttentionAlgorithm, AttentionBackward, AttentionBuilder, AttentionGradients, AttentionOperands,
-    AttentionOptions, AttentionPlan, AttentionReport, Dropout, GraphAttention, HeadLayout,
+    AttentionOptions, AttentionPlan, AttentionReport, AttentionScores, Dropout, GraphAttention, HeadLayout,
 };
 pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index, Transposed};
 pub use dense::{Dense, DenseMut, DenseRef, MatRef};

@@ -153,7 +153,7 @@ def test_the_operator_is_one_of_pytorch(device):
     rowptr, col, _, _ = random_csr(12, 12, 0.3, device)
     operands = [randn(12, 2, 8, device=device, seed=seed).requires_grad_() for seed in (1, 2, 3)]
     bias = randn(col.numel(), device=device).requires_grad_()
-    given = (rowptr, col, *operands, bias, 0.5, 0.0, 0)
+    given = (rowptr, col, *operands, bias, 0.5, None, 0.0, 0)
     torch.library.opcheck(torch.ops.windrow.attention.default, given)
 
 
@@ -195,3 +195,90 @@ def test_attention_in_a_cuda_graph(device, prepared):
     expected = step()
     for one, other in zip(captured, (expected.detach(), q.grad, k.grad)):
         assert torch.equal(one, other)
+
+
+def dense_additive_attention(rowptr, col, of_row, of_column, v, of_entry, slope):
+    """The same of dense matrices, for operands with heads, in f64."""
+    rows = torch.repeat_interleave(torch.arange(of_row.shape[0], device=v.device), rowptr.long().diff())
+    sums = (of_row[rows] + of_column[col.long()]).t()
+    scores = torch.nn.functional.leaky_relu(sums if of_entry is None else sums + of_entry, slope)
+    there = torch.full((v.shape[1], of_row.shape[0], v.shape[0]), -math.inf, dtype=torch.float64, device=v.device)
+    there = there.index_put((torch.arange(v.shape[1], device=v.device)[:, None], rows, col.long()), scores)
+    weights = torch.softmax(there, -1).nan_to_num(0.0)  # of rows without entries
+    return torch.einsum("hmn,nhe->mhe", weights, v)
+
+
+@DEVICES
+@TYPES
+@pytest.mark.parametrize("heads, values", [(1, 8), (3, 24), (2, 7)])
+@pytest.mark.parametrize("edges", [None, "all", "each"])
+def test_additive_attention_and_gradients_are_those_of_dense_matrices(device, dtype, heads, values, edges):
+    rowptr, col, _, _ = random_csr(40, 30, 0.2, device)
+    of = {None: None, "all": (col.numel(),), "each": (heads, col.numel())}[edges]
+    operands = [
+        randn(40, heads, device=device, seed=2),
+        randn(30, heads, device=device, seed=3),
+        randn(30, heads, values, device=device, dtype=dtype, seed=4),
+        *([] if of is None else [randn(*of, device=device, seed=5)]),
+    ]
+    gradient = randn(40, heads, values, device=device, dtype=dtype, seed=6)
+    ours = [of.clone().requires_grad_() for of in operands]
+    theirs = [of.detach().double().requires_grad_() for of in operands]
+    out = wt.additive_attention((rowptr, col), *ours, negative_slope=0.3)
+    expected = dense_additive_attention(rowptr, col, *theirs[:3], theirs[3] if of else None, 0.3)
+    assert out.dtype == dtype
+    agree(out, expected, dtype)
+    out.backward(gradient)
+    expected.backward(gradient.double())
+    for one, other in zip(ours, theirs):
+        assert one.grad.dtype == one.dtype
+        agree(one.grad, other.grad, dtype, scale=4)
+
+
+@DEVICES
+def test_additive_attention_of_one_head_and_what_it_refuses(device):
+    rowptr, col, _, _ = random_csr(20, 30, 0.3, device)
+    of_row, of_column, v = randn(20, device=device), randn(30, device=device, seed=1), randn(30, 6, device=device)
+    out = wt.additive_attention((rowptr, col), of_row, of_column, v)
+    together = wt.additive_attention((rowptr, col), *(of.unsqueeze(1) for of in (of_row, of_column, v)))
+    assert out.shape == (20, 6) and torch.equal(out, together.squeeze(1))
+    with pytest.raises(errors.ShapeError, match="numbers of rows and columns"):
+        wt.additive_attention((rowptr, col), v, of_column, v)
+    with pytest.raises(errors.ShapeError, match="20, 30 and 30 rows"):
+        wt.additive_attention((rowptr, col), of_column, of_column, v)
+    with pytest.raises(errors.OptionError, match="slope of inf"):
+        wt.additive_attention((rowptr, col), of_row, of_column, v, negative_slope=math.inf)
+    with torch.autocast(device, torch.bfloat16):
+        half = wt.additive_attention((rowptr, col), of_row.requires_grad_(), of_column, v)
+    assert half.dtype == torch.bfloat16
+    half.float().sum().backward()
+    assert of_row.grad.dtype == torch.float32
+    given = (rowptr, col, of_row[:, None], of_column[:, None], v, None, 1.0, 0.2, 0.0, 0)
+    torch.library.opcheck(torch.ops.windrow.additive_attention.default, given)
+
+
+@ON_CUDA
+@pytest.mark.parametrize("attributes", [False, True])
+def test_a_layer_of_gat_takes_one_pass_and_stays_the_same(device, attributes):
+    torch.manual_seed(1)
+    layer = wt.nn.GATConv(7, 5, heads=2, edge_dim=3 if attributes else None).to(device)
+    chosen = torch.randperm(40 * 40, generator=torch.Generator().manual_seed(2))[:300].to(device)
+    index = torch.stack([chosen // 40, chosen % 40])
+    x, of_edges = randn(40, 7, device=device), randn(300, 3, device=device) if attributes else None
+
+    def step():
+        layer.zero_grad()
+        out = layer(x, index, of_edges)
+        out.square().sum().backward()
+        return [out.detach().clone(), *(parameter.grad.clone() for parameter in layer.parameters())]
+
+    def attends():
+        return any(key[0] == "attention" for pattern in cache.patterns.values() for key in pattern.plans)
+
+    expected = step()
+    assert not attends()
+    for _ in range(cache.full_after + 1):
+        found = step()
+    assert attends()
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -250,31 +250,38 @@ fn results_are_verified() {
         Case::new("verified", &shared(), [3, 16, 8], Scores::Negative).stacked(),
         Case::new("verified", &no_entries(), [1, 8, 8], Scores::Reals),
         Case::new("verified, not finite", &shared(), [2, 16, 16], Scores::Reals),
+        Case::new("verified", &lengths(), [2, 1, 16], Scores::Reals).additive(0.2),
+        Case::new("verified", &shared(), [2, 1, 8], Scores::Large).additive(-0.5).stacked(),
     ];
     (cases[4].v[5], cases[4].q[40]) = (f32::INFINITY, f32::NAN);
     for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
-        by_turns(
-            &format!("verified attention, {precision}"),
-            cases.len(),
-            |device, turn, _| match precision {
-                Precision::F16 => verified::<f16>(device, precision, &cases[turn]),
-                Precision::Bf16 => verified::<bf16>(device, precision, &cases[turn]),
-                _ => verified::<f32>(device, precision, &cases[turn]),
-            },
-        );
+        by_turns(&format!("verified attention, {precision}"), cases.len(), |device, turn, _| {
+            let case = &cases[turn];
+            match (precision, case.scores.are_additive()) {
+                (Precision::F16, false) => verified::<f16, f16>(device, precision, case),
+                (Precision::F16, true) => verified::<f16, f32>(device, precision, case),
+                (Precision::Bf16, false) => verified::<bf16, bf16>(device, precision, case),
+                (Precision::Bf16, true) => verified::<bf16, f32>(device, precision, case),
+                _ => verified::<f32, f32>(device, precision, case),
+            }
+        });
     }
 }
 
-fn verified<T: Element<Sum = f32>>(device: &Device, precision: Precision, case: &Case) -> Comparison {
+fn verified<T: Element<Sum = f32>, S: Element<Sum = f32>>(
+    device: &Device,
+    precision: Precision,
+    case: &Case,
+) -> Comparison {
     let (m, n) = (case.a.rows(), case.a.cols());
     let plan = case.plan(kind(AttentionAlgorithm::Auto, None, precision), device);
-    let q = on_device::<T>(device, &case.q, case.shape(m, case.columns));
-    let k = on_device::<T>(device, &case.k, case.shape(n, case.columns));
+    let q = on_device::<S>(device, &case.q, case.shape(m, case.columns));
+    let k = on_device::<S>(device, &case.k, case.shape(n, case.columns));
     let v = on_device::<T>(device, &case.v, case.shape(n, case.value_columns));
     let (rows, columns) = case.shape(m, case.value_columns);
     let mut out = DeviceMatrix::<f32>::zeros(device, rows, columns).unwrap();
-    plan.forward(case.scale, [&q, &k, &v], &mut out).unwrap();
-    let verify = |out: &DeviceMatrix<f32>| plan.verify(&case.a, case.scale, [&q, &k, &v], out).unwrap();
+    plan.forward_on(&device.stream(), case.scale, AttentionOperands::new(&q, &k, &v), &mut out).unwrap();
+    let verify = |out: &DeviceMatrix<f32>| plan.verify(&case.a, case.scale, ([&q, &k], &v), out).unwrap();
     let found = verify(&out);
     assert!(found.passed(), "{} on {device}, {precision}: {found}", case.name);
     assert_eq!(found.checked, (rows * columns) as u64);
@@ -293,7 +300,7 @@ fn verified<T: Element<Sum = f32>>(device: &Device, precision: Precision, case: 
         "{found}"
     );
     let other = Csr::<f32>::identity(m + 1).unwrap();
-    let error = plan.verify(&other, case.scale, [&q, &k, &v], &out).unwrap_err();
+    let error = plan.verify(&other, case.scale, ([&q, &k], &v), &out).unwrap_err();
     assert!(matches!(error, AttentionError::Plan(PlanError::OtherMatrix { .. })), "{error}");
     comparison
 }
@@ -303,7 +310,7 @@ fn other_streams_give_the_same() {
     let case = Case::new("streams", &long_rows(), [1, 32, 32], Scores::Reals);
     for device in devices() {
         let plan = case.plan(kind(AttentionAlgorithm::Auto, None, Precision::F16), &device);
-        let [want, _] = run::<f16>(&plan, &case, None);
+        let [want, _] = run::<f16, f16>(&plan, &case, None);
         let (m, n) = (case.a.rows(), case.a.cols());
         let q = on_device::<f16>(&device, &case.q, (m, 32));
         let (k, v) =

@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 use windrow::{
-    AttentionAlgorithm, AttentionOperands, AttentionOptions, AttentionPlan, Csr, Device, DeviceBuffer,
-    DeviceKind, DeviceMatrix, Dropout, Element, GraphAttention, HeadLayout, Precision, Value,
+    AttentionAlgorithm, AttentionOperands, AttentionOptions, AttentionPlan, AttentionScores, Csr, Device,
+    DeviceBuffer, DeviceKind, DeviceMatrix, Dropout, Element, GraphAttention, HeadLayout, Precision, Value,
 };
 use windrow_testkit::{Comparison, Pattern, SplitMix64, UNIT_FMA, UNIT_MMA, Values};
 
@@ -57,6 +57,7 @@ pub(crate) struct Case {
     pub(crate) columns: usize,
     pub(crate) value_columns: usize,
     pub(crate) layout: HeadLayout,
+    pub(crate) scores: AttentionScores,
     pub(crate) scale: f32,
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
@@ -90,12 +91,24 @@ impl Case {
             columns,
             value_columns,
             layout: HeadLayout::Columns,
+            scores: AttentionScores::DotProduct,
             scale: 1.0 / (columns as f32).sqrt(),
             q: numbers(heads * a.rows() * columns, low, one_sign),
             k: numbers(heads * a.cols() * columns, high, one_sign),
             v: numbers(heads * a.cols() * value_columns, 1.0, false),
             bias: None,
         }
+    }
+
+    /// With additive scores, of one number a row or column and head; the columns of `Q` and `K` are forgotten.
+    pub(crate) fn additive(mut self, negative_slope: f32) -> Self {
+        self.scores = AttentionScores::Additive { negative_slope };
+        self.columns = 1;
+        self.q.truncate(self.heads * self.a.rows());
+        self.k.truncate(self.heads * self.a.cols());
+        self.scale = 1.5;
+        self.name += ", additive";
+        self
     }
 
     pub(crate) fn stacked(mut self) -> Self {
@@ -117,7 +130,9 @@ impl Case {
         AttentionOptions {
             heads: self.heads,
             layout: self.layout,
-            columns: self.columns,
+            scores: self.scores,
+            // Additive scores have one column whatever is said here.
+            columns: if self.scores.are_additive() { 77 } else { self.columns },
             value_columns: Some(self.value_columns),
             precision: kind.precision,
             algorithm: kind.algorithm,
@@ -158,7 +173,37 @@ impl Case {
     /// Whether rows of all heads begin at multiples of 16 bytes.
     pub(crate) fn is_aligned<T>(&self) -> bool {
         let vector = 16 / size_of::<T>();
-        self.columns.is_multiple_of(vector) && self.value_columns.is_multiple_of(vector)
+        (self.scores.are_additive() || self.columns.is_multiple_of(vector))
+            && self.value_columns.is_multiple_of(vector)
+    }
+
+    /// The score of an entry, what it may be off by for sums of unit roundoff `unit`, and the slope of its rectifier.
+    pub(crate) fn score<T: Value>(&self, (head, row, entry): (usize, usize, usize), unit: f64) -> [f64; 3] {
+        let (m, n) = (self.a.rows(), self.a.cols());
+        let column = self.a.col_indices()[entry] as usize;
+        let bias = self.bias.as_ref().map_or(0.0, |bias| {
+            let of_head = if bias.len() > self.a.nnz() { head * self.a.nnz() } else { 0 };
+            f64::from(bias[of_head + entry])
+        });
+        let scale = f64::from(self.scale);
+        let at_q = |c| self.q[self.at((m, self.columns), head, row, c)];
+        let at_k = |c| self.k[self.at((n, self.columns), head, column, c)];
+        let (score, size, slope) = match self.scores {
+            AttentionScores::Additive { negative_slope } => {
+                let (q, k) = (f64::from(at_q(0)), f64::from(at_k(0)));
+                let sum = q + k + bias;
+                let slope = if sum > 0.0 { 1.0 } else { f64::from(negative_slope) };
+                (scale * sum * slope, q.abs() + k.abs() + bias.abs(), slope)
+            }
+            _ => {
+                let number = |x: f32| T::from_f32(x).to_f64();
+                let products = (0..self.columns).map(|c| number(at_q(c)) * number(at_k(c)));
+                let (product, size) = products.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
+                (scale * product + bias, size, 1.0)
+            }
+        };
+        let off = (self.columns + 6) as f64 * unit * scale * size + 4.0 * UNIT_FMA * score.abs();
+        [score, if score.is_finite() { off } else { 0.0 }, slope]
     }
 
     /// The result, in the layout, and what each element may be off by.
@@ -172,24 +217,9 @@ impl Case {
             let entries = self.a.row_range(row);
             let (mut scores, mut off) = (Vec::new(), 0.0f64);
             for entry in entries.clone() {
-                let column = self.a.col_indices()[entry] as usize;
-                let (mut product, mut size) = (0.0, 0.0f64);
-                for c in 0..self.columns {
-                    let q = number(self.q[self.at((m, self.columns), head, row, c)]);
-                    let k = number(self.k[self.at((n, self.columns), head, column, c)]);
-                    product += q * k;
-                    size += (q * k).abs();
-                }
-                let bias = self.bias.as_ref().map_or(0.0, |bias| {
-                    let of_head = if bias.len() > self.a.nnz() { head * self.a.nnz() } else { 0 };
-                    f64::from(bias[of_head + entry])
-                });
-                let score = f64::from(self.scale) * product + bias;
+                let [score, of_score, _] = self.score::<T>((head, row, entry), unit);
                 scores.push(score);
-                if score.is_finite() {
-                    let rounded = (self.columns + 6) as f64 * unit * f64::from(self.scale) * size;
-                    off = off.max(rounded + 4.0 * UNIT_FMA * score.abs());
-                }
+                off = off.max(of_score);
             }
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             if max == f64::NEG_INFINITY {
@@ -223,8 +253,8 @@ pub(crate) fn on_device<T: Value>(
     DeviceMatrix::from_buffer(DeviceBuffer::from_slice(device, &elements).unwrap(), rows, cols, cols).unwrap()
 }
 
-/// What a device makes of a case; result and states.
-pub(crate) fn run<T: Element<Sum = f32>>(
+/// What a device makes of a case; result and states. Scores are of `S`.
+pub(crate) fn run<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     plan: &AttentionPlan,
     case: &Case,
     dropout: Option<Dropout>,
@@ -232,8 +262,8 @@ pub(crate) fn run<T: Element<Sum = f32>>(
     let device = plan.device();
     let (m, n) = (case.a.rows(), case.a.cols());
     let (of_keys, of_values) = (case.shape(n, case.columns), case.shape(n, case.value_columns));
-    let q = on_device::<T>(device, &case.q, case.shape(m, case.columns));
-    let (k, v) = (on_device::<T>(device, &case.k, of_keys), on_device::<T>(device, &case.v, of_values));
+    let q = on_device::<S>(device, &case.q, case.shape(m, case.columns));
+    let (k, v) = (on_device::<S>(device, &case.k, of_keys), on_device::<T>(device, &case.v, of_values));
     let (rows, cols) = case.shape(m, case.value_columns);
     let mut out = on_device::<f32>(device, &vec![f32::NAN; rows * cols], (rows, cols));
     let mut states = DeviceBuffer::from_slice(device, &vec![f32::NAN; 2 * case.heads * m]).unwrap();
@@ -257,10 +287,12 @@ pub(crate) fn run_kind(
     case: &Case,
     dropout: Option<Dropout>,
 ) -> [Vec<f32>; 2] {
-    match kind.precision {
-        Precision::F16 => run::<f16>(plan, case, dropout),
-        Precision::Bf16 => run::<bf16>(plan, case, dropout),
-        _ => run::<f32>(plan, case, dropout),
+    match (kind.precision, case.scores.are_additive()) {
+        (Precision::F16, false) => run::<f16, f16>(plan, case, dropout),
+        (Precision::F16, true) => run::<f16, f32>(plan, case, dropout),
+        (Precision::Bf16, false) => run::<bf16, bf16>(plan, case, dropout),
+        (Precision::Bf16, true) => run::<bf16, f32>(plan, case, dropout),
+        _ => run::<f32, f32>(plan, case, dropout),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod attention;
+mod attention_additive;
 mod attention_case;
 mod attention_gradient;
 mod beyond_u32;

@@ -19,6 +19,8 @@ pub(crate) struct EntrySpec {
     pub arch: Arch,
     /// Blocks that must fit on one multiprocessor; becomes `.minnctapersm` unless it is 0.
     pub min_blocks: u32,
+    /// The same in the texts for compute capability 9.0 and later.
+    pub min_blocks_from_sm90: u32,
 }
 
 /// Every entry of `windrow_kernels::ENTRIES`, in its order.
@@ -33,6 +35,7 @@ pub(crate) fn all() -> Vec<EntrySpec> {
             params_bytes: entry.params_bytes,
             arch: entry.arch,
             min_blocks: entry.min_blocks,
+            min_blocks_from_sm90: entry.min_blocks_from_sm90,
         })
         .collect()
 }
@@ -49,6 +52,7 @@ impl EntrySpec {
             params_bytes: 24,
             arch: Arch::Sm80,
             min_blocks: 0,
+            min_blocks_from_sm90: 0,
         }
     }
 }

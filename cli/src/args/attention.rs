@@ -18,6 +18,7 @@ use super::run::{DeviceArgs, MemoryArgs, TimingArgs};
 Examples:
   windrow attention graph.mtx.gz --heads 8 --dim 64 --verify
   windrow attention graph.mtx.gz --dim 128 --precision f16 --gradients
+  windrow attention graph.mtx.gz --heads 8 --dim 32 --additive --verify
   windrow attention graph.mtx.gz --heads 4 --dim 32 -p bf16 --algorithm entries --json")]
 pub(crate) struct AttentionArgs {
     /// The matrix A; - reads standard input.
@@ -27,9 +28,14 @@ pub(crate) struct AttentionArgs {
     #[arg(long, value_name = "H", default_value_t = 1)]
     pub(crate) heads: usize,
 
-    /// Columns of each head of Q and K, at most 256.
+    /// Columns of each head of Q and K, at most 256. Of additive scores those of V.
     #[arg(long, short = 'k', value_name = "D", default_value_t = 64)]
     pub(crate) dim: usize,
+
+    /// Additive scores, as in graph attention networks: the sum of a number of the row and one of the column, times
+    /// this slope where it is below zero. Q and K then have one column a head, of f32.
+    #[arg(long, value_name = "SLOPE", num_args = 0..=1, default_missing_value = "0.2", allow_negative_numbers = true)]
+    pub(crate) additive: Option<f32>,
 
     /// Columns of each head of V and the result, at most 256 [default: those of Q]
     #[arg(long, value_name = "E")]
@@ -39,11 +45,11 @@ pub(crate) struct AttentionArgs {
     #[arg(long, value_name = "LAYOUT", default_value_t = HeadLayout::Columns)]
     pub(crate) layout: HeadLayout,
 
-    /// Factor of the products [default: one over the square root of --dim]
+    /// Factor of the scores [default: one over the square root of --dim; 1 if they are additive]
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     pub(crate) scale: Option<f32>,
 
-    /// Type of Q, K and V: f32, f16 or bf16; sums and the result are f32.
+    /// Type of Q, K and V: f32, f16 or bf16; sums and the result are f32, and so are the numbers of additive scores.
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 use windrow::synthetic::seeded_values;
 use windrow::{
     AttentionBackward, AttentionGradients, AttentionOperands, AttentionOptions, AttentionPlan,
-    AttentionReport, Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, GraphAttention,
-    HeadLayout, Precision, Verification, bf16, f16,
+    AttentionReport, AttentionScores, Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element,
+    GraphAttention, HeadLayout, Precision, Verification, bf16, f16,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -46,6 +46,10 @@ pub(crate) fn run(args: &AttentionArgs, console: Console) -> Result<()> {
     let options = AttentionOptions {
         heads: args.heads,
         layout: args.layout,
+        scores: match args.additive {
+            Some(negative_slope) => AttentionScores::Additive { negative_slope },
+            None => AttentionScores::DotProduct,
+        },
         columns: args.dim,
         value_columns: args.value_dim,
         precision: args.precision,
@@ -60,37 +64,39 @@ pub(crate) fn run(args: &AttentionArgs, console: Console) -> Result<()> {
     spinner.finish_and_clear();
     let plan = plan?;
     // Of other precisions there is no plan.
-    let outcome = match args.precision {
-        Precision::F16 => attend::<f16>(&a, &plan, args, console),
-        Precision::Bf16 => attend::<bf16>(&a, &plan, args, console),
-        Precision::F32 | Precision::Tf32 | Precision::F64 => attend::<f32>(&a, &plan, args, console),
+    let outcome = match (args.precision, args.additive) {
+        (Precision::F16, None) => attend::<f16, f16>(&a, &plan, args, console),
+        (Precision::F16, Some(_)) => attend::<f16, f32>(&a, &plan, args, console),
+        (Precision::Bf16, None) => attend::<bf16, bf16>(&a, &plan, args, console),
+        (Precision::Bf16, Some(_)) => attend::<bf16, f32>(&a, &plan, args, console),
+        (Precision::F32 | Precision::Tf32 | Precision::F64, _) => {
+            attend::<f32, f32>(&a, &plan, args, console)
+        }
     }?;
     console.line(&outcome)?;
     console.object("attention", &outcome)?;
     conclusion(outcome.verification.as_ref())
 }
 
-fn attend<T: Element<Sum = f32>>(
+/// Attends with values of `T` and scores of `S`.
+fn attend<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     a: &Csr<f32>,
     plan: &AttentionPlan,
     args: &AttentionArgs,
     console: Console,
 ) -> Result<Outcome> {
     let (device, options) = (plan.device(), &plan.report().options);
-    check_memory::<T>((a.rows(), a.cols()), options, device)?;
+    check_memory::<T, S>((a.rows(), a.cols()), options, device)?;
     let value_columns = options.value_columns();
     let shape = |rows: usize, columns: usize| match options.layout {
         HeadLayout::Rows => (options.heads * rows, columns),
         _ => (rows, options.heads * columns),
     };
-    let operand = |(rows, columns): (usize, usize), seed: u64| -> Result<DeviceMatrix<T>> {
-        let values = seeded_values::<T>(rows * columns, seed)?;
-        Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, columns)?)?)
-    };
     let spinner = console.spinner("making Q, K and V");
-    let operands = operand(shape(a.rows(), options.columns), args.seed).and_then(|q| {
-        let k = operand(shape(a.cols(), options.columns), !args.seed)?;
-        let v = operand(shape(a.cols(), value_columns), args.seed.wrapping_add(1 << 32))?;
+    let of_scores = options.score_columns();
+    let operands = operand::<S>(device, shape(a.rows(), of_scores), args.seed).and_then(|q| {
+        let k = operand::<S>(device, shape(a.cols(), of_scores), !args.seed)?;
+        let v = operand::<T>(device, shape(a.cols(), value_columns), args.seed.wrapping_add(1 << 32))?;
         Ok((q, k, v))
     });
     spinner.finish_and_clear();
@@ -99,19 +105,22 @@ fn attend<T: Element<Sum = f32>>(
     let mut out = DeviceMatrix::<f32>::zeros(device, rows, columns)?;
     // An element that no kernel writes cannot pass for a right one.
     poison(&mut out)?;
-    let scale = args.scale.unwrap_or_else(|| 1.0 / (args.dim as f32).sqrt());
+    let scale = args.scale.unwrap_or_else(|| 1.0 / (of_scores as f32).sqrt());
     let spinner = console.spinner("timing");
-    let time = measure(device, args.timing.sampling(), || plan.forward(scale, [&q, &k, &v], &mut out));
+    let stream = device.stream();
+    let time = measure(device, args.timing.sampling(), || {
+        plan.forward_on(&stream, scale, AttentionOperands::new(&q, &k, &v), &mut out)
+    });
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");
-    let verification = args.verify.then(|| plan.verify(a, scale, [&q, &k, &v], &out)).transpose();
+    let verification = args.verify.then(|| plan.verify(a, scale, ([&q, &k], &v), &out)).transpose();
     spinner.finish_and_clear();
     let gradients = match args.gradients {
         true => {
-            let gradient = operand((rows, columns), args.seed.wrapping_add(2 << 32))?;
+            let gradient = operand::<T>(device, (rows, columns), args.seed.wrapping_add(2 << 32))?;
             let spinner = console.spinner("timing the gradients");
-            let time = time_gradients(plan, scale, [&q, &k, &v, &gradient], args);
+            let time = time_gradients(plan, scale, ([&q, &k], [&v, &gradient]), args);
             spinner.finish_and_clear();
             Some(time?)
         }
@@ -119,14 +128,16 @@ fn attend<T: Element<Sum = f32>>(
     };
     let report = plan.report().clone();
     let giga = |amount| giga_per_second(amount, time.median_us);
-    let of_entry = (options.heads * (options.columns + value_columns)) as f64;
+    let of_entry = (options.heads * (of_scores + value_columns)) as f64;
+    let gathered_bytes =
+        (options.heads * (of_scores * size_of::<S>() + value_columns * size_of::<T>())) as f64;
     Ok(Outcome {
         file: args.file.display().to_string(),
         seed: args.seed,
         scale,
         preprocessing_us: report.preprocessing_us(),
         gflop_s: giga(2.0 * report.nnz as f64 * of_entry),
-        gathered_gb_s: giga(report.gathered as f64 * of_entry * size_of::<T>() as f64),
+        gathered_gb_s: giga(report.gathered as f64 * gathered_bytes),
         plan: report,
         time,
         gradients,
@@ -134,16 +145,27 @@ fn attend<T: Element<Sum = f32>>(
     })
 }
 
-/// Times the gradients, of the operands' type, given that of the result.
-fn time_gradients<T: Element<Sum = f32>>(
+/// A matrix of made-up elements on the device.
+fn operand<T: Element>(
+    device: &Device,
+    (rows, columns): (usize, usize),
+    seed: u64,
+) -> Result<DeviceMatrix<T>> {
+    let values = seeded_values::<T>(rows * columns, seed)?;
+    Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, columns)?)?)
+}
+
+/// Times the gradients, of the type of `V`, given that of the result.
+fn time_gradients<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     plan: &AttentionPlan,
     scale: f32,
-    [q, k, v, gradient]: [&DeviceMatrix<T>; 4],
+    ([q, k], [v, gradient]): ([&DeviceMatrix<S>; 2], [&DeviceMatrix<T>; 2]),
     args: &AttentionArgs,
 ) -> Result<Timing> {
     let (device, stream) = (plan.device(), plan.device().stream());
-    let like = |of: &DeviceMatrix<T>| DeviceMatrix::<T>::zeros(device, of.rows(), of.cols());
-    let (mut of_q, mut of_k, mut of_v, mut out) = (like(q)?, like(k)?, like(v)?, like(gradient)?);
+    let zeros = |rows, columns| DeviceMatrix::<T>::zeros(device, rows, columns);
+    let (mut of_q, mut of_k) = (zeros(q.rows(), q.cols())?, zeros(k.rows(), k.cols())?);
+    let (mut of_v, mut out) = (zeros(v.rows(), v.cols())?, zeros(gradient.rows(), gradient.cols())?);
     let mut states = DeviceBuffer::<f32>::alloc_zeroed(device, 2 * args.heads * plan.report().rows)?;
     let operands = || AttentionOperands::new(q, k, v);
     plan.forward_on(&stream, scale, operands().states(&mut states), &mut out)?;
@@ -155,15 +177,15 @@ fn time_gradients<T: Element<Sum = f32>>(
 }
 
 /// Whether the operands fit, before a byte is allocated: an operating system may promise more than it has.
-fn check_memory<T: Element>(
+fn check_memory<T: Element, S: Element>(
     (m, n): (usize, usize),
     options: &AttentionOptions,
     device: &Device,
 ) -> Result<()> {
     let heads = options.heads as u128;
     let (m, n) = (m as u128 * heads, n as u128 * heads);
-    let (d, e) = (options.columns as u128, options.value_columns() as u128);
-    let inputs = (m * d + n * (d + e)) * size_of::<T>() as u128;
+    let (d, e) = (options.score_columns() as u128, options.value_columns() as u128);
+    let inputs = (m + n) * d * size_of::<S>() as u128 + n * e * size_of::<T>() as u128;
     // On the CPU they exist twice while they are made.
     let inputs = if device.kind() == DeviceKind::Cpu { 2 * inputs } else { inputs };
     let gradients = if options.gradients { inputs + 2 * m * e * size_of::<T>() as u128 } else { 0 };

@@ -183,7 +183,7 @@ impl<P: AggregatePass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32>
         }
         // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
         unsafe {
-            while walk.goes_on(s) {
+            while walk.goes_on() {
                 let [one, other] = walk.positions::<S, LANES>(s);
                 // Not in a loop: what is under way stays in registers.
                 let first_entry = Self::fetch(s, p, &walk, one, first);

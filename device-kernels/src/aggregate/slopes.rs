@@ -48,7 +48,7 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32> Kernel for Aggreg
                 walk
             };
             let mean = p.mean_of(s, walk.row);
-            while walk.goes_on(s) {
+            while walk.goes_on() {
                 let positions = walk.positions::<S, LANES>(s);
                 each::<2>(|i| {
                     let slope = Self::slope(s, p, &walk, positions[i]) * mean;

@@ -7,19 +7,27 @@ use super::{ATTENTION_WARPS, AttentionParams, partial_floats};
 use crate::NO_SLOT;
 use crate::unroll::each;
 
-/// Where warps leave their sums in shared memory, (WARPS, rows, width) and a pad for each row, then maximum and weight
-/// of each of their rows.
+/// Where warps leave their sums in shared memory, each (rows, width) and a pad for each row, and behind all of them
+/// maximum and weight of each of their rows.
 #[derive(Clone, Copy)]
 pub(super) struct Shares {
-    /// Byte at which they begin.
-    pub(super) at: u32,
     /// Rows of a window.
     pub(super) rows: u32,
     /// Columns of a row.
     pub(super) width: u32,
+    /// Bytes of a warp's place, at least those of its sums: it may have had other things there before.
+    pub(super) warp_bytes: u32,
 }
 
 impl Shares {
+    /// For warps that need `least` bytes before they leave their sums, from a multiple of a row's bytes in 16 bits on.
+    pub(super) const fn new(rows: u32, width: u32, least: u32) -> Self {
+        let own = Self { rows, width, warp_bytes: 0 };
+        let sums = rows * own.pitch() * 4;
+        let most = if sums > least { sums } else { least };
+        Self { warp_bytes: most.next_multiple_of(2 * width), ..own }
+    }
+
     /// Numbers from one row to the next: rows begin in different banks.
     const fn pitch(self) -> u32 {
         self.width + 8
@@ -28,7 +36,7 @@ impl Shares {
     /// Byte of a warp's sum.
     #[inline(always)]
     pub(super) const fn sum_at(self, warp: u32, row: u32, column: u32) -> u32 {
-        self.at + ((warp * self.rows + row) * self.pitch() + column) * 4
+        warp * self.warp_bytes + (row * self.pitch() + column) * 4
     }
 
     #[inline(always)]

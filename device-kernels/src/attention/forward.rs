@@ -84,9 +84,8 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
     pub const WIDTH: u32 = 32 * CHUNKS as u32;
     /// Bytes of the rows of `V` of a step.
     const VALUE_BYTES: u32 = STEP * Self::WIDTH * 2;
-    /// Where warps that share a window leave what they have.
-    const SHARES: Shares =
-        Shares { at: ATTENTION_WARPS * Self::VALUE_BYTES, rows: W::ROWS, width: Self::WIDTH };
+    /// Where warps leave what they have of a window, in the place of the last rows of `V`.
+    const SHARES: Shares = Shares::new(W::ROWS, Self::WIDTH, Self::VALUE_BYTES);
     /// Rows of `V` that a warp copies at once, a vector of 16 bytes a lane.
     const ROWS_AT_ONCE: u32 = WARP / (Self::WIDTH / VECTOR);
     const VALID: () = {
@@ -103,7 +102,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
     const VARIANT: Variant =
         Variant::AttentionWindows { dtype: E::DTYPE, rows: W::ROWS, shared: W::SHARED, width: Self::WIDTH };
     const BLOCK_THREADS: u32 = THREADS;
-    const SHARED_BYTES: u32 = Self::SHARES.end();
+    const SHARED_BYTES: u32 = Self::SHARES.end() + Self::QUERY_BYTES;
     // As many as registers allow without spilling.
     const MIN_BLOCKS: u32 = match (CHUNKS, W::SHARED) {
         (1, true) => 7,
@@ -113,6 +112,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
         (4, _) => 3,
         _ => 2,
     };
+    const MIN_BLOCKS_FROM_SM90: u32 = if CHUNKS == 4 && W::SHARED { 4 } else { Self::MIN_BLOCKS };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionParams) {
@@ -213,8 +213,10 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             // Column `group` of the second operand is a row of the window, or half of what that has.
             let asking = (place.window * W::ROWS + group / (8 / W::ROWS)).min(p.rows - 1);
             let query = Self::vectors(s, &p.q, Self::lane_start(&p.q, place.head, quad), asking, quad);
+            let query = Self::keep_query(s, query);
             let keys_start = Self::lane_start(&p.k, place.head, quad);
-            let values = Values::new::<S, CHUNKS>(s, p, place.head);
+            let values_at = s.warp() * Self::SHARES.warp_bytes;
+            let values = Values::new::<S, CHUNKS>(s, p, place.head, values_at);
             let mut extents = [[0; 2]; 2];
             if !W::SHARED {
                 each::<2>(|i| {

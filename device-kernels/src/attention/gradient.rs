@@ -9,6 +9,9 @@
 //! dK[j, :] = scale · Σ_i ds[i, j] · Q[i, :]       dV[j, :] = Σ_i p[i, j]·w[i, j] · dO[i, :]
 //! ```
 //!
+//! Where scores are additive, `dQ[i] = scale · Σ_j dz[i, j]`, `dK[j] = scale · Σ_i dz[i, j]` and
+//! `dbias[i, j] = scale · dz[i, j]` with `dz = ds · leaky_relu'(Q[i] + K[j] + bias[i, j])`.
+//!
 //! Two passes of one kernel, [`AttentionGradient`]: [`OverRows`] walks the rows of the matrix and [`OverColumns`] those
 //! of its transpose, so that every sum is one warp's and no element is added to by several. Each multiplies the two
 //! rows that it has (`Q` and `dO`, or `K` and `V`) by the two of each entry (`K` and `V`, or `Q` and `dO`). Rows of
@@ -35,7 +38,7 @@ pub type RowTerms = [f32; 4];
 /// - over rows, `own` is `Q` and `dO`, `gathered` is `K` and `V`; over columns the other way round. Each has as many
 ///   rows as the matrix has rows or columns, and as many columns as its counterpart, at most those that the kernel has
 ///   room for ([`AttentionGradient::WIDTH`]). Where kernels read vectors, rows begin at multiples of 16 bytes, and have
-///   a multiple of that;
+///   a multiple of that. Where scores are additive, `Q` and `K` are of f32 and one column, of any alignment;
 /// - `sums` is `dQ` over rows, with the second unused, and `dK` and `dV` over columns, of the type `sums_type`;
 /// - `offsets` says where each row (over columns: column) begins among the entries, and the last ends; `entries` has
 ///   the column (over columns: row) of each; fewer than 2³¹ entries;
@@ -85,7 +88,7 @@ pub struct AttentionGradientParams {
     pub longest: u32,
     /// Slots of each head.
     pub slot_count: u32,
-    /// Factor of the products.
+    /// Factor of the products, or of additive scores.
     pub scale: f32,
     /// Type of `out`: [`OutputType::code`](crate::output::OutputType::code).
     pub out_type: u32,
@@ -100,6 +103,10 @@ pub struct AttentionGradientParams {
     /// Logarithm of the rows that a warp walks side by side, where they are not pieces: at most one for each group of
     /// lanes.
     pub warp_rows_log2: u32,
+    /// Slope of additive scores below zero.
+    pub negative_slope: f32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
 }
 
 impl AttentionGradientParams {

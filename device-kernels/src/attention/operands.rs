@@ -49,6 +49,16 @@ impl HeadMatrix {
         }
     }
 
+    /// The one number of a row, of f32.
+    ///
+    /// # Safety
+    /// As for [`Simt::load_readonly`]; there is such a row, and elements are of f32.
+    #[inline(always)]
+    pub(super) unsafe fn number<S: Simt>(&self, s: &S, head: u32, row: u32) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_readonly(self.first.cast().at_wide(self.at(head, row, 0))) }
+    }
+
     /// Writes the element at a place, of the type that [`OutputType::code`] says.
     ///
     /// # Safety

@@ -1,13 +1,7 @@
-//! Attention on CUDA cores: a warp for each row.
+//! Attention on CUDA cores: a warp for each row, or for several where rows are short.
 //!
-//! ```text
-//!           lane 0         lane 1      ...  lane LANES-1
-//! way 0   K[col 0][0..4)     [4..8)              ...          entries 0, WAYS, 2·WAYS, ...
-//! way 1   K[col 1][0..4)     [4..8)              ...          entries 1, WAYS+1, ...
-//! ```
-//!
-//! A lane has the same elements of `Q`, `K`, `V` and the result. Products of the lanes of a way are added by a
-//! butterfly, and each way has a softmax of its own, over the entries that it takes; they are joined in the end, in a
+//! [Groups of lanes](super::lanes) take entries side by side. Products of the lanes of a way are added by a butterfly,
+//! and each way has a softmax of its own, over the entries that it takes; those of a row are joined in the end, in a
 //! fixed tree. For elements of any type and alignment; in f32 nothing is rounded but sums.
 
 use core::marker::PhantomData;
@@ -15,63 +9,63 @@ use core::marker::PhantomData;
 use windrow_simt::{Simt, WARP};
 
 use super::block::Shares;
+use super::lanes::{Elements, Lanes};
+use super::scores::ScoreForm;
 use super::sums::{Softmax, rescale};
-use super::{ATTENTION_WARPS, AttentionParams, HeadMatrix};
+use super::{ATTENTION_WARPS, AttentionParams};
 use crate::element::{Element, Gather};
 use crate::kernel::Kernel;
-use crate::row_softmax::butterfly;
 use crate::unroll::each;
 use crate::variant::Variant;
+use crate::ways::{RowLists, RowWalk};
 
-/// Entries of a way whose rows are under way together.
-const IN_FLIGHT: u32 = 2;
-
-/// One instance: how rows are read, lanes across the width, and what each has of it, times a vector or an element.
-pub struct AttentionRows<G, const LANES: u32, const PARTS: usize>(PhantomData<G>);
+/// One instance: how scores are made and rows are read, lanes across the width, and what each has of it, times a vector
+/// or an element.
+pub struct AttentionRows<C, G, const LANES: u32, const PARTS: usize>(PhantomData<(C, G)>);
 
 /// What a way has of a row.
 struct State<const PARTS: usize> {
     softmax: Softmax,
-    sums: [[f32; 8]; PARTS],
+    sums: Elements<PARTS>,
 }
 
-/// An entry whose row of `V` is under way.
-struct Gathered<G: Gather, const PARTS: usize> {
+/// An entry whose rows of `K` and `V` are under way.
+struct Fetched<G: Gather, const PARTS: usize> {
+    /// Where it is among all, if it is there.
+    position: Option<u32>,
     column: u32,
-    score: f32,
+    keys: [G::Raw; PARTS],
+    /// Instead of the row of `K`, where scores are additive.
+    number: f32,
     values: [G::Raw; PARTS],
 }
 
-/// The entries of one row that a warp walks.
-struct Walk {
+/// What scores are made of, of a row: of numbers, the first element.
+struct Query<const PARTS: usize> {
     head: u32,
-    row: u32,
-    begin: u32,
-    end: u32,
-    /// Entries from one step of the warp to the next.
-    stride: u32,
+    elements: Elements<PARTS>,
 }
 
-impl<G: Gather, const LANES: u32, const PARTS: usize> AttentionRows<G, LANES, PARTS> {
+impl<C, G: Gather, const LANES: u32, const PARTS: usize> AttentionRows<C, G, LANES, PARTS> {
     /// Columns that there is room for.
-    pub const WIDTH: u32 = LANES * G::WIDTH * PARTS as u32;
-    const WAYS: u32 = WARP / LANES;
-    /// Entries of a warp's step.
-    const STEP: u32 = Self::WAYS * IN_FLIGHT;
-    const SHARES: Shares = Shares { at: 0, rows: 1, width: Self::WIDTH };
-    const VALID: () =
-        assert!(LANES.is_power_of_two() && LANES <= WARP, "a row of K is read inside of a warp");
+    pub const WIDTH: u32 = Lanes::<G, LANES, PARTS>::WIDTH;
+    const SHARES: Shares = Shares::new(1, Self::WIDTH, 0);
 }
 
-impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize> Kernel
-    for AttentionRows<G, LANES, PARTS>
+impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize> Kernel
+    for AttentionRows<C, G, LANES, PARTS>
 {
     type Params = AttentionParams;
     const FILE: &'static str = "attention/rows";
-    const VARIANT: Variant =
-        Variant::AttentionRows { dtype: G::Element::DTYPE, vectors: G::VECTORS, width: Self::WIDTH };
+    const VARIANT: Variant = Variant::AttentionRows {
+        additive: C::ADDITIVE,
+        dtype: G::Element::DTYPE,
+        vectors: G::VECTORS,
+        width: Self::WIDTH,
+    };
     const BLOCK_THREADS: u32 = ATTENTION_WARPS * WARP;
     const SHARED_BYTES: u32 = Self::SHARES.end();
+    const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * (WARP / LANES);
     // Left to itself, `ptxas` spills a few registers to fit more blocks.
     const MIN_BLOCKS: u32 = match (Self::WIDTH, G::VECTORS) {
         (0..=128, _) => 8,
@@ -81,17 +75,16 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionParams) {
-        const { Self::VALID }
+        const { Lanes::<G, LANES, PARTS>::VALID }
         let (block, head) = (s.block_idx(), s.block_idx_y());
         // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets a
-        // barrier of the block; rows are a warp's as a whole.
+        // barrier of the block; a warp stays together, whichever rows its lanes have.
         unsafe {
             if block < p.piece_count {
-                let [row, begin, end, slot] = s.load_readonly(p.pieces.at(block));
-                let begin = (begin + s.warp() * Self::STEP).min(end);
-                let walk = Walk { head, row, begin, end, stride: Self::STEP * ATTENTION_WARPS };
-                let state = Self::walk(s, p, &walk);
-                Self::each_sum(s, &state, |column, sum| {
+                let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
+                let mut walk = RowWalk::of_block::<S, LANES>(s, [row, first, end], ATTENTION_WARPS);
+                let state = Self::walk(s, p, head, &mut walk);
+                Self::each_sum(s, (&walk, &state), |column, sum| {
                     s.store_shared(Self::SHARES.sum_at(s.warp(), 0, column), sum);
                 });
                 if s.lane() == 0 {
@@ -101,120 +94,113 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
                 Self::SHARES.join(s, p, [head, row, slot]);
                 return;
             }
-            let row = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
-            if row >= p.rows {
-                return;
-            }
-            let [begin, end] = [s.load_readonly(p.offsets.at(row)), s.load_readonly(p.offsets.at(row + 1))];
-            if end - begin > p.longest {
-                return;
-            }
-            let state = Self::walk(s, p, &Walk { head, row, begin, end, stride: Self::STEP });
-            Self::each_sum(s, &state, |column, sum| {
-                if column < p.out.columns {
-                    let at = p.out.at(head, row, column);
-                    p.out.store(s, p.out_type, at, sum * state.softmax.inverse());
+            let warp = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
+            let Some(mut walk) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
+            let state = Self::walk(s, p, head, &mut walk);
+            if walk.is_own {
+                Self::write(s, p, head, (&walk, &state));
+                if s.lane().is_multiple_of(LANES) && walk.tells::<S, LANES>(s) {
+                    p.keep_state(s, head, walk.row, state.softmax);
                 }
-            });
-            if s.lane() == 0 {
-                p.keep_state(s, head, row, state.softmax);
             }
         }
     }
 }
 
-impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize>
-    AttentionRows<G, LANES, PARTS>
+impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize>
+    AttentionRows<C, G, LANES, PARTS>
 {
-    /// The lane's first column of a part.
-    #[inline(always)]
-    fn column<S: Simt>(s: &S, part: usize) -> u32 {
-        (part as u32 * LANES + s.lane() % LANES) * G::WIDTH
-    }
-
-    /// The lane's part of a row; zeros beyond the last column.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is such a row.
-    #[inline(always)]
-    unsafe fn fetch<S: Simt>(s: &S, of: &HeadMatrix, head: u32, row: u32, part: usize) -> G::Raw {
-        let column = Self::column(s, part);
-        // SAFETY: the caller's promise; columns are a multiple of what a lane reads.
-        if column < of.columns { unsafe { G::fetch(s, of.first, of.at(head, row, column)) } } else { G::ZERO }
-    }
-
-    /// What the warp's entries add up to, joined from its ways: the same in each of them.
+    /// What the entries of a row add up to, joined from its ways: the same in each of them.
     ///
     /// # Safety
     /// The obligations of the params; the whole warp is here.
     #[inline(always)]
-    unsafe fn walk<S: Simt>(s: &S, p: &AttentionParams, walk: &Walk) -> State<PARTS> {
-        let way = s.lane() / LANES;
+    unsafe fn walk<S: Simt>(s: &S, p: &AttentionParams, head: u32, walk: &mut RowWalk) -> State<PARTS> {
         let mut state = State { softmax: Softmax::EMPTY, sums: [[0.0; 8]; PARTS] };
-        // SAFETY: the caller's promise; the bounds of the loop are the same for all lanes.
+        // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
         unsafe {
-            let mut query = [[0.0; 8]; PARTS];
-            each::<PARTS>(|part| {
-                query[part] = G::elements(s, Self::fetch(s, &p.q, walk.head, walk.row, part));
-            });
-            let mut at = walk.begin;
-            while at < walk.end {
+            let mut query = Query { head, elements: [[0.0; 8]; PARTS] };
+            if C::ADDITIVE {
+                query.elements[0][0] = p.q.number(s, head, walk.row);
+            } else {
+                query.elements = Lanes::<G, LANES, PARTS>::elements(
+                    s,
+                    Lanes::<G, LANES, PARTS>::fetch(s, &p.q, head, walk.row),
+                );
+            }
+            while walk.goes_on() {
+                let [one, other] = walk.positions::<S, LANES>(s);
                 // Not in a loop: what is under way stays in registers.
-                let first = Self::gather(s, p, walk, &query, at + way);
-                let second = Self::gather(s, p, walk, &query, at + way + Self::WAYS);
-                let largest = first.score.max(second.score);
+                let first = Self::fetch(s, p, head, one, walk.end);
+                let second = Self::fetch(s, p, head, other, walk.end);
+                let scores = [Self::score(s, p, &query, &first), Self::score(s, p, &query, &second)];
+                let largest = scores[0].max(scores[1]);
                 if state.softmax.is_passed_by(largest) {
                     let factor = state.softmax.raise(s, largest);
-                    each::<PARTS>(|part| each::<8>(|e| state.sums[part][e] *= factor));
+                    Lanes::<G, LANES, PARTS>::each_element(|part, e| state.sums[part][e] *= factor);
                 }
-                Self::add(s, p, walk, &first, &mut state);
-                Self::add(s, p, walk, &second, &mut state);
-                at += walk.stride;
+                Self::add(s, p, (head, walk.row), (&first, scores[0]), &mut state);
+                Self::add(s, p, (head, walk.row), (&second, scores[1]), &mut state);
+                walk.step();
             }
-            Self::join_ways(s, &mut state);
+            Self::join_ways(s, walk.ways, &mut state);
         }
         state
     }
 
-    /// The entry at a position: its score, and its row of `V` under way; none behind the last.
+    /// The entry at a position, its rows under way; none behind the last.
+    ///
+    /// # Safety
+    /// The obligations of the params.
+    #[inline(always)]
+    unsafe fn fetch<S: Simt>(
+        s: &S,
+        p: &AttentionParams,
+        head: u32,
+        position: u32,
+        end: u32,
+    ) -> Fetched<G, PARTS> {
+        let none = Lanes::<G, LANES, PARTS>::NONE;
+        let mut entry = Fetched { position: None, column: 0, keys: none, number: 0.0, values: none };
+        if position < end {
+            entry.position = Some(position);
+            // SAFETY: the caller's promise; an entry's column is a row of `K` and `V`.
+            unsafe {
+                entry.column = s.load_readonly(p.entries.at(position));
+                if C::ADDITIVE {
+                    entry.number = p.k.number(s, head, entry.column);
+                } else {
+                    entry.keys = Lanes::<G, LANES, PARTS>::fetch(s, &p.k, head, entry.column);
+                }
+                entry.values = Lanes::<G, LANES, PARTS>::fetch(s, &p.v, head, entry.column);
+            }
+        }
+        entry
+    }
+
+    /// The score of an entry; minus infinity where there is none.
     ///
     /// # Safety
     /// The obligations of the params; the whole warp is here.
     #[inline(always)]
-    unsafe fn gather<S: Simt>(
+    unsafe fn score<S: Simt>(
         s: &S,
         p: &AttentionParams,
-        walk: &Walk,
-        query: &[[f32; 8]; PARTS],
-        position: u32,
-    ) -> Gathered<G, PARTS> {
-        let mut found = Gathered { column: 0, score: f32::NEG_INFINITY, values: [G::ZERO; PARTS] };
-        // SAFETY: the caller's promise; an entry's column is a row of `K` and `V`.
-        unsafe {
-            let mut keys = [G::ZERO; PARTS];
-            if position < walk.end {
-                found.column = s.load_readonly(p.entries.at(position));
-                each::<PARTS>(|part| {
-                    keys[part] = Self::fetch(s, &p.k, walk.head, found.column, part);
-                    found.values[part] = Self::fetch(s, &p.v, walk.head, found.column, part);
-                });
-            }
-            let mut product = 0.0;
-            each::<PARTS>(|part| {
-                let key = G::elements(s, keys[part]);
-                each::<8>(|e| {
-                    if (e as u32) < G::WIDTH {
-                        product = s.fma(query[part][e], key[e], product);
-                    }
-                });
-            });
-            product = butterfly::<S, LANES>(s, product, |a, b| a + b);
-            if position < walk.end {
-                // Two roundings, as where products, bias and softmax are steps of their own.
-                found.score = product * p.scale + p.bias.of(s, walk.head, position);
-            }
-        }
-        found
+        query: &Query<PARTS>,
+        entry: &Fetched<G, PARTS>,
+    ) -> f32 {
+        let made = if C::ADDITIVE {
+            query.elements[0][0] + entry.number
+        } else {
+            let key = Lanes::<G, LANES, PARTS>::elements(s, entry.keys);
+            // SAFETY: the caller's promise.
+            unsafe { Lanes::<G, LANES, PARTS>::product(s, &query.elements, &key) }
+        };
+        let Some(position) = entry.position else { return f32::NEG_INFINITY };
+        // SAFETY: as above; there is such an entry.
+        let bias = unsafe { p.bias.of(s, query.head, position) };
+        // Two roundings, as where products, bias and softmax are steps of their own.
+        if C::ADDITIVE { p.rectified().score(made + bias) } else { made * p.scale + bias }
     }
 
     /// Adds an entry to what its way has.
@@ -222,55 +208,91 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
     fn add<S: Simt>(
         s: &S,
         p: &AttentionParams,
-        walk: &Walk,
-        entry: &Gathered<G, PARTS>,
+        (head, row): (u32, u32),
+        (entry, score): (&Fetched<G, PARTS>, f32),
         state: &mut State<PARTS>,
     ) {
-        let weight = state.softmax.weigh(s, entry.score);
+        let weight = state.softmax.weigh(s, score);
         state.softmax.weight += weight;
-        let weight = p.dropped.kept(walk.head, walk.row, entry.column, weight);
-        each::<PARTS>(|part| G::accumulate(s, weight, entry.values[part], &mut state.sums[part]));
+        let weight = p.dropped.kept(head, row, entry.column, weight);
+        Lanes::<G, LANES, PARTS>::accumulate(s, weight, entry.values, &mut state.sums);
     }
 
-    /// Joins what the ways have.
+    /// Joins what the `ways` of a row have.
     ///
     /// # Safety
-    /// A collective of the full warp.
+    /// A collective of the full warp, all of whose rows have as many ways.
     #[inline(always)]
-    unsafe fn join_ways<S: Simt>(s: &S, state: &mut State<PARTS>) {
+    unsafe fn join_ways<S: Simt>(s: &S, ways: u32, state: &mut State<PARTS>) {
         let mut mask = LANES;
-        while mask < WARP {
-            // SAFETY: the caller's promise; the bounds are constants.
+        while mask < LANES * ways {
+            // SAFETY: the caller's promise.
             unsafe {
                 let other = |value: f32| f32::from_bits(s.shuffle_xor(value.to_bits(), mask));
                 let max = state.softmax.max.max(other(state.softmax.max));
                 let factor = rescale(s, state.softmax.max, max);
                 let weight = state.softmax.weight * factor;
                 state.softmax = Softmax { max, weight: weight + other(weight) };
-                each::<PARTS>(|part| {
-                    each::<8>(|e| {
-                        if (e as u32) < G::WIDTH {
-                            let sum = state.sums[part][e] * factor;
-                            state.sums[part][e] = sum + other(sum);
-                        }
-                    });
+                Lanes::<G, LANES, PARTS>::each_element(|part, e| {
+                    let sum = state.sums[part][e] * factor;
+                    state.sums[part][e] = sum + other(sum);
                 });
             }
             mask *= 2;
         }
     }
 
-    /// Calls `visit(column, sum)` for the sums of the row, each in one lane.
+    /// Writes the result of a row.
+    ///
+    /// # Safety
+    /// The obligations of the params; no other warp has the row.
     #[inline(always)]
-    fn each_sum<S: Simt>(s: &S, state: &State<PARTS>, mut visit: impl FnMut(u32, f32)) {
-        if s.lane() < LANES {
-            each::<PARTS>(|part| {
-                each::<8>(|e| {
-                    if (e as u32) < G::WIDTH {
-                        visit(Self::column(s, part) + e as u32, state.sums[part][e]);
-                    }
-                });
+    unsafe fn write<S: Simt>(
+        s: &S,
+        p: &AttentionParams,
+        head: u32,
+        (walk, state): (&RowWalk, &State<PARTS>),
+    ) {
+        let inverse = state.softmax.inverse();
+        if !walk.tells::<S, LANES>(s) {
+            return;
+        }
+        each::<PARTS>(|part| {
+            let (column, sums) = (Lanes::<G, LANES, PARTS>::column(s, part), &state.sums[part]);
+            // SAFETY: the caller's promise; elements are this lane's.
+            unsafe {
+                if G::VECTORS {
+                    each::<2>(|half| {
+                        if 4 * (half as u32) < G::WIDTH {
+                            let quad = [0, 1, 2, 3].map(|i| sums[4 * half + i] * inverse);
+                            p.store_quad(s, (head, walk.row, column + 4 * half as u32), quad);
+                        }
+                    });
+                } else if column < p.out.columns {
+                    p.out.store(s, p.out_type, p.out.at(head, walk.row, column), sums[0] * inverse);
+                }
+            }
+        });
+    }
+
+    /// Calls `visit(column, sum)` for the sums of a row, each in one lane.
+    #[inline(always)]
+    fn each_sum<S: Simt>(s: &S, (walk, state): (&RowWalk, &State<PARTS>), mut visit: impl FnMut(u32, f32)) {
+        if walk.tells::<S, LANES>(s) {
+            Lanes::<G, LANES, PARTS>::each_element(|part, e| {
+                visit(Lanes::<G, LANES, PARTS>::column(s, part) + e as u32, state.sums[part][e]);
             });
+        }
+    }
+}
+
+impl AttentionParams {
+    const fn lists(&self) -> RowLists {
+        RowLists {
+            offsets: self.offsets,
+            rows: self.rows,
+            longest: self.longest,
+            warp_rows_log2: self.warp_rows_log2,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Entry points: attention over sparse matrices.
 
 use crate::attention::{
-    AttentionGradient, AttentionGradientJoin, AttentionJoin, AttentionRows, AttentionWindows, ByColumns, ByEntries,
-    OverColumns, OverRows,
+    Additive, AttentionGradient as Gradient, AttentionGradientJoin, AttentionJoin, AttentionRows, AttentionWindows,
+    ByColumns, ByEntries, DotProduct, OverColumns, OverRows,
 };
 use crate::element::{Bf16, F16, F32, Scalars, Vectors};
 
@@ -74,93 +74,162 @@ entries! {
         attention_bf16_columns8_256 => AttentionWindows<Bf16, ByColumns<8>, 8>,
     }
     attention_f32 {
-        attention_f32_32 => AttentionRows<Vectors<F32>, 8, 1>,
-        attention_f32_64 => AttentionRows<Vectors<F32>, 16, 1>,
-        attention_f32_128 => AttentionRows<Vectors<F32>, 32, 1>,
-        attention_f32_256 => AttentionRows<Vectors<F32>, 32, 2>,
+        attention_f32_32 => AttentionRows<DotProduct, Vectors<F32>, 8, 1>,
+        attention_f32_64 => AttentionRows<DotProduct, Vectors<F32>, 16, 1>,
+        attention_f32_128 => AttentionRows<DotProduct, Vectors<F32>, 32, 1>,
+        attention_f32_256 => AttentionRows<DotProduct, Vectors<F32>, 32, 2>,
     }
     attention_f32_elements {
-        attention_f32_elements_32 => AttentionRows<Scalars<F32>, 32, 1>,
-        attention_f32_elements_256 => AttentionRows<Scalars<F32>, 32, 8>,
+        attention_f32_elements_32 => AttentionRows<DotProduct, Scalars<F32>, 32, 1>,
+        attention_f32_elements_256 => AttentionRows<DotProduct, Scalars<F32>, 32, 8>,
     }
     attention_f16_elements {
-        attention_f16_elements_32 => AttentionRows<Scalars<F16>, 32, 1>,
-        attention_f16_elements_256 => AttentionRows<Scalars<F16>, 32, 8>,
+        attention_f16_elements_32 => AttentionRows<DotProduct, Scalars<F16>, 32, 1>,
+        attention_f16_elements_256 => AttentionRows<DotProduct, Scalars<F16>, 32, 8>,
     }
     attention_bf16_elements {
-        attention_bf16_elements_32 => AttentionRows<Scalars<Bf16>, 32, 1>,
-        attention_bf16_elements_256 => AttentionRows<Scalars<Bf16>, 32, 8>,
+        attention_bf16_elements_32 => AttentionRows<DotProduct, Scalars<Bf16>, 32, 1>,
+        attention_bf16_elements_256 => AttentionRows<DotProduct, Scalars<Bf16>, 32, 8>,
     }
     attention_join {
         attention_join => AttentionJoin,
     }
     attention_gradient_f16_32 {
-        attention_gradient_rows_f16_32 => AttentionGradient<OverRows, Vectors<F16>, 4, 1>,
-        attention_gradient_columns_f16_32 => AttentionGradient<OverColumns, Vectors<F16>, 4, 1>,
+        attention_gradient_rows_f16_32 => Gradient<DotProduct, OverRows, Vectors<F16>, 4, 1>,
+        attention_gradient_columns_f16_32 => Gradient<DotProduct, OverColumns, Vectors<F16>, 4, 1>,
     }
     attention_gradient_f16_64 {
-        attention_gradient_rows_f16_64 => AttentionGradient<OverRows, Vectors<F16>, 8, 1>,
-        attention_gradient_columns_f16_64 => AttentionGradient<OverColumns, Vectors<F16>, 8, 1>,
+        attention_gradient_rows_f16_64 => Gradient<DotProduct, OverRows, Vectors<F16>, 8, 1>,
+        attention_gradient_columns_f16_64 => Gradient<DotProduct, OverColumns, Vectors<F16>, 8, 1>,
     }
     attention_gradient_f16_128 {
-        attention_gradient_rows_f16_128 => AttentionGradient<OverRows, Vectors<F16>, 16, 1>,
-        attention_gradient_columns_f16_128 => AttentionGradient<OverColumns, Vectors<F16>, 16, 1>,
+        attention_gradient_rows_f16_128 => Gradient<DotProduct, OverRows, Vectors<F16>, 16, 1>,
+        attention_gradient_columns_f16_128 => Gradient<DotProduct, OverColumns, Vectors<F16>, 16, 1>,
     }
     attention_gradient_f16_256 {
-        attention_gradient_rows_f16_256 => AttentionGradient<OverRows, Vectors<F16>, 32, 1>,
-        attention_gradient_columns_f16_256 => AttentionGradient<OverColumns, Vectors<F16>, 32, 1>,
+        attention_gradient_rows_f16_256 => Gradient<DotProduct, OverRows, Vectors<F16>, 32, 1>,
+        attention_gradient_columns_f16_256 => Gradient<DotProduct, OverColumns, Vectors<F16>, 32, 1>,
     }
     attention_gradient_f16_elements {
-        attention_gradient_rows_f16_elements_32 => AttentionGradient<OverRows, Scalars<F16>, 32, 1>,
-        attention_gradient_columns_f16_elements_32 => AttentionGradient<OverColumns, Scalars<F16>, 32, 1>,
-        attention_gradient_rows_f16_elements_256 => AttentionGradient<OverRows, Scalars<F16>, 32, 8>,
-        attention_gradient_columns_f16_elements_256 => AttentionGradient<OverColumns, Scalars<F16>, 32, 8>,
+        attention_gradient_rows_f16_elements_32 => Gradient<DotProduct, OverRows, Scalars<F16>, 32, 1>,
+        attention_gradient_columns_f16_elements_32 => Gradient<DotProduct, OverColumns, Scalars<F16>, 32, 1>,
+        attention_gradient_rows_f16_elements_256 => Gradient<DotProduct, OverRows, Scalars<F16>, 32, 8>,
+        attention_gradient_columns_f16_elements_256 => Gradient<DotProduct, OverColumns, Scalars<F16>, 32, 8>,
     }
     attention_gradient_bf16_32 {
-        attention_gradient_rows_bf16_32 => AttentionGradient<OverRows, Vectors<Bf16>, 4, 1>,
-        attention_gradient_columns_bf16_32 => AttentionGradient<OverColumns, Vectors<Bf16>, 4, 1>,
+        attention_gradient_rows_bf16_32 => Gradient<DotProduct, OverRows, Vectors<Bf16>, 4, 1>,
+        attention_gradient_columns_bf16_32 => Gradient<DotProduct, OverColumns, Vectors<Bf16>, 4, 1>,
     }
     attention_gradient_bf16_64 {
-        attention_gradient_rows_bf16_64 => AttentionGradient<OverRows, Vectors<Bf16>, 8, 1>,
-        attention_gradient_columns_bf16_64 => AttentionGradient<OverColumns, Vectors<Bf16>, 8, 1>,
+        attention_gradient_rows_bf16_64 => Gradient<DotProduct, OverRows, Vectors<Bf16>, 8, 1>,
+        attention_gradient_columns_bf16_64 => Gradient<DotProduct, OverColumns, Vectors<Bf16>, 8, 1>,
     }
     attention_gradient_bf16_128 {
-        attention_gradient_rows_bf16_128 => AttentionGradient<OverRows, Vectors<Bf16>, 16, 1>,
-        attention_gradient_columns_bf16_128 => AttentionGradient<OverColumns, Vectors<Bf16>, 16, 1>,
+        attention_gradient_rows_bf16_128 => Gradient<DotProduct, OverRows, Vectors<Bf16>, 16, 1>,
+        attention_gradient_columns_bf16_128 => Gradient<DotProduct, OverColumns, Vectors<Bf16>, 16, 1>,
     }
     attention_gradient_bf16_256 {
-        attention_gradient_rows_bf16_256 => AttentionGradient<OverRows, Vectors<Bf16>, 32, 1>,
-        attention_gradient_columns_bf16_256 => AttentionGradient<OverColumns, Vectors<Bf16>, 32, 1>,
+        attention_gradient_rows_bf16_256 => Gradient<DotProduct, OverRows, Vectors<Bf16>, 32, 1>,
+        attention_gradient_columns_bf16_256 => Gradient<DotProduct, OverColumns, Vectors<Bf16>, 32, 1>,
     }
     attention_gradient_bf16_elements {
-        attention_gradient_rows_bf16_elements_32 => AttentionGradient<OverRows, Scalars<Bf16>, 32, 1>,
-        attention_gradient_columns_bf16_elements_32 => AttentionGradient<OverColumns, Scalars<Bf16>, 32, 1>,
-        attention_gradient_rows_bf16_elements_256 => AttentionGradient<OverRows, Scalars<Bf16>, 32, 8>,
-        attention_gradient_columns_bf16_elements_256 => AttentionGradient<OverColumns, Scalars<Bf16>, 32, 8>,
+        attention_gradient_rows_bf16_elements_32 => Gradient<DotProduct, OverRows, Scalars<Bf16>, 32, 1>,
+        attention_gradient_columns_bf16_elements_32 => Gradient<DotProduct, OverColumns, Scalars<Bf16>, 32, 1>,
+        attention_gradient_rows_bf16_elements_256 => Gradient<DotProduct, OverRows, Scalars<Bf16>, 32, 8>,
+        attention_gradient_columns_bf16_elements_256 => Gradient<DotProduct, OverColumns, Scalars<Bf16>, 32, 8>,
     }
     attention_gradient_f32_32 {
-        attention_gradient_rows_f32_32 => AttentionGradient<OverRows, Vectors<F32>, 8, 1>,
-        attention_gradient_columns_f32_32 => AttentionGradient<OverColumns, Vectors<F32>, 8, 1>,
+        attention_gradient_rows_f32_32 => Gradient<DotProduct, OverRows, Vectors<F32>, 8, 1>,
+        attention_gradient_columns_f32_32 => Gradient<DotProduct, OverColumns, Vectors<F32>, 8, 1>,
     }
     attention_gradient_f32_64 {
-        attention_gradient_rows_f32_64 => AttentionGradient<OverRows, Vectors<F32>, 16, 1>,
-        attention_gradient_columns_f32_64 => AttentionGradient<OverColumns, Vectors<F32>, 16, 1>,
+        attention_gradient_rows_f32_64 => Gradient<DotProduct, OverRows, Vectors<F32>, 16, 1>,
+        attention_gradient_columns_f32_64 => Gradient<DotProduct, OverColumns, Vectors<F32>, 16, 1>,
     }
     attention_gradient_f32_128 {
-        attention_gradient_rows_f32_128 => AttentionGradient<OverRows, Vectors<F32>, 32, 1>,
-        attention_gradient_columns_f32_128 => AttentionGradient<OverColumns, Vectors<F32>, 32, 1>,
+        attention_gradient_rows_f32_128 => Gradient<DotProduct, OverRows, Vectors<F32>, 32, 1>,
+        attention_gradient_columns_f32_128 => Gradient<DotProduct, OverColumns, Vectors<F32>, 32, 1>,
     }
     attention_gradient_f32_256 {
-        attention_gradient_rows_f32_256 => AttentionGradient<OverRows, Vectors<F32>, 32, 2>,
-        attention_gradient_columns_f32_256 => AttentionGradient<OverColumns, Vectors<F32>, 32, 2>,
+        attention_gradient_rows_f32_256 => Gradient<DotProduct, OverRows, Vectors<F32>, 32, 2>,
+        attention_gradient_columns_f32_256 => Gradient<DotProduct, OverColumns, Vectors<F32>, 32, 2>,
     }
     attention_gradient_f32_elements {
-        attention_gradient_rows_f32_elements_32 => AttentionGradient<OverRows, Scalars<F32>, 32, 1>,
-        attention_gradient_columns_f32_elements_32 => AttentionGradient<OverColumns, Scalars<F32>, 32, 1>,
-        attention_gradient_rows_f32_elements_256 => AttentionGradient<OverRows, Scalars<F32>, 32, 8>,
-        attention_gradient_columns_f32_elements_256 => AttentionGradient<OverColumns, Scalars<F32>, 32, 8>,
+        attention_gradient_rows_f32_elements_32 => Gradient<DotProduct, OverRows, Scalars<F32>, 32, 1>,
+        attention_gradient_columns_f32_elements_32 => Gradient<DotProduct, OverColumns, Scalars<F32>, 32, 1>,
+        attention_gradient_rows_f32_elements_256 => Gradient<DotProduct, OverRows, Scalars<F32>, 32, 8>,
+        attention_gradient_columns_f32_elements_256 => Gradient<DotProduct, OverColumns, Scalars<F32>, 32, 8>,
     }
     attention_gradient_join {
         attention_gradient_join => AttentionGradientJoin,
+    }
+    attention_additive_f32 {
+        attention_additive_f32_32 => AttentionRows<Additive, Vectors<F32>, 8, 1>,
+        attention_additive_f32_64 => AttentionRows<Additive, Vectors<F32>, 16, 1>,
+        attention_additive_f32_256 => AttentionRows<Additive, Vectors<F32>, 32, 2>,
+    }
+    attention_additive_f32_elements {
+        attention_additive_f32_elements_32 => AttentionRows<Additive, Scalars<F32>, 32, 1>,
+        attention_additive_f32_elements_256 => AttentionRows<Additive, Scalars<F32>, 32, 8>,
+    }
+    attention_additive_f16 {
+        attention_additive_f16_32 => AttentionRows<Additive, Vectors<F16>, 4, 1>,
+        attention_additive_f16_64 => AttentionRows<Additive, Vectors<F16>, 8, 1>,
+        attention_additive_f16_256 => AttentionRows<Additive, Vectors<F16>, 32, 1>,
+    }
+    attention_additive_f16_elements {
+        attention_additive_f16_elements_32 => AttentionRows<Additive, Scalars<F16>, 32, 1>,
+        attention_additive_f16_elements_256 => AttentionRows<Additive, Scalars<F16>, 32, 8>,
+    }
+    attention_additive_bf16 {
+        attention_additive_bf16_32 => AttentionRows<Additive, Vectors<Bf16>, 4, 1>,
+        attention_additive_bf16_64 => AttentionRows<Additive, Vectors<Bf16>, 8, 1>,
+        attention_additive_bf16_256 => AttentionRows<Additive, Vectors<Bf16>, 32, 1>,
+    }
+    attention_additive_bf16_elements {
+        attention_additive_bf16_elements_32 => AttentionRows<Additive, Scalars<Bf16>, 32, 1>,
+        attention_additive_bf16_elements_256 => AttentionRows<Additive, Scalars<Bf16>, 32, 8>,
+    }
+    attention_additive_gradient_f32 {
+        attention_additive_gradient_rows_f32_32 => Gradient<Additive, OverRows, Vectors<F32>, 8, 1>,
+        attention_additive_gradient_columns_f32_32 => Gradient<Additive, OverColumns, Vectors<F32>, 8, 1>,
+        attention_additive_gradient_rows_f32_64 => Gradient<Additive, OverRows, Vectors<F32>, 16, 1>,
+        attention_additive_gradient_columns_f32_64 => Gradient<Additive, OverColumns, Vectors<F32>, 16, 1>,
+        attention_additive_gradient_rows_f32_256 => Gradient<Additive, OverRows, Vectors<F32>, 32, 2>,
+        attention_additive_gradient_columns_f32_256 => Gradient<Additive, OverColumns, Vectors<F32>, 32, 2>,
+    }
+    attention_additive_gradient_f32_elements {
+        attention_additive_gradient_rows_f32_elements_32 => Gradient<Additive, OverRows, Scalars<F32>, 32, 1>,
+        attention_additive_gradient_columns_f32_elements_32 => Gradient<Additive, OverColumns, Scalars<F32>, 32, 1>,
+        attention_additive_gradient_rows_f32_elements_256 => Gradient<Additive, OverRows, Scalars<F32>, 32, 8>,
+        attention_additive_gradient_columns_f32_elements_256 => Gradient<Additive, OverColumns, Scalars<F32>, 32, 8>,
+    }
+    attention_additive_gradient_f16 {
+        attention_additive_gradient_rows_f16_32 => Gradient<Additive, OverRows, Vectors<F16>, 4, 1>,
+        attention_additive_gradient_columns_f16_32 => Gradient<Additive, OverColumns, Vectors<F16>, 4, 1>,
+        attention_additive_gradient_rows_f16_64 => Gradient<Additive, OverRows, Vectors<F16>, 8, 1>,
+        attention_additive_gradient_columns_f16_64 => Gradient<Additive, OverColumns, Vectors<F16>, 8, 1>,
+        attention_additive_gradient_rows_f16_256 => Gradient<Additive, OverRows, Vectors<F16>, 32, 1>,
+        attention_additive_gradient_columns_f16_256 => Gradient<Additive, OverColumns, Vectors<F16>, 32, 1>,
+    }
+    attention_additive_gradient_f16_elements {
+        attention_additive_gradient_rows_f16_elements_32 => Gradient<Additive, OverRows, Scalars<F16>, 32, 1>,
+        attention_additive_gradient_columns_f16_elements_32 => Gradient<Additive, OverColumns, Scalars<F16>, 32, 1>,
+        attention_additive_gradient_rows_f16_elements_256 => Gradient<Additive, OverRows, Scalars<F16>, 32, 8>,
+        attention_additive_gradient_columns_f16_elements_256 => Gradient<Additive, OverColumns, Scalars<F16>, 32, 8>,
+    }
+    attention_additive_gradient_bf16 {
+        attention_additive_gradient_rows_bf16_32 => Gradient<Additive, OverRows, Vectors<Bf16>, 4, 1>,
+        attention_additive_gradient_columns_bf16_32 => Gradient<Additive, OverColumns, Vectors<Bf16>, 4, 1>,
+        attention_additive_gradient_rows_bf16_64 => Gradient<Additive, OverRows, Vectors<Bf16>, 8, 1>,
+        attention_additive_gradient_columns_bf16_64 => Gradient<Additive, OverColumns, Vectors<Bf16>, 8, 1>,
+        attention_additive_gradient_rows_bf16_256 => Gradient<Additive, OverRows, Vectors<Bf16>, 32, 1>,
+        attention_additive_gradient_columns_bf16_256 => Gradient<Additive, OverColumns, Vectors<Bf16>, 32, 1>,
+    }
+    attention_additive_gradient_bf16_elements {
+        attention_additive_gradient_rows_bf16_elements_32 => Gradient<Additive, OverRows, Scalars<Bf16>, 32, 1>,
+        attention_additive_gradient_columns_bf16_elements_32 => Gradient<Additive, OverColumns, Scalars<Bf16>, 32, 1>,
+        attention_additive_gradient_rows_bf16_elements_256 => Gradient<Additive, OverRows, Scalars<Bf16>, 32, 8>,
+        attention_additive_gradient_columns_bf16_elements_256 => Gradient<Additive, OverColumns, Scalars<Bf16>, 32, 8>,
     }
 }

@@ -21,19 +21,19 @@ use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 /// # Shapes
 /// `out` and `gradient` are of the shape of the result, `states` has `2 · heads · m` numbers.
 #[derive(Debug)]
-pub struct AttentionBackward<'a, T: Value, O: Value> {
-    operands: AttentionOperands<'a, T>,
+pub struct AttentionBackward<'a, T: Value, O: Value, S: Value = T> {
+    operands: AttentionOperands<'a, T, S>,
     states: DeviceSlice<'a, f32>,
     out: DeviceView<'a, O>,
     gradient: DeviceView<'a, T>,
 }
 
-impl<'a, T: Value, O: Value> AttentionBackward<'a, T, O> {
+impl<'a, T: Value, O: Value, S: Value> AttentionBackward<'a, T, O, S> {
     /// `operands` are those of the forward pass, with its bias and its dropout; where they would leave states is not
     /// looked at. `states` is what that pass has [kept](AttentionOperands::states), `out` its result, `gradient` the
-    /// gradient of a loss with respect to that, in the type of the operands.
+    /// gradient of a loss with respect to that, in the type of `V`.
     pub fn new(
-        operands: AttentionOperands<'a, T>,
+        operands: AttentionOperands<'a, T, S>,
         states: impl Into<DeviceSlice<'a, f32>>,
         out: impl Into<DeviceView<'a, O>>,
         gradient: impl Into<DeviceView<'a, T>>,
@@ -80,9 +80,13 @@ impl AttentionPlan {
     /// dQ[i] = scale · Σ_j ds · K[j]                     dK[j] = scale · Σ_i ds · Q[i]
     /// ```
     ///
+    /// Of additive scores `dQ[i] = scale · Σ_j dz`, `dK[j] = scale · Σ_i dz` and `dbias = scale · dz`, with
+    /// `dz = ds · leaky_relu'(Q[i] + K[j] + bias[i, j])`.
+    ///
     /// Weights `p` are computed anew of the `states` that the forward pass has kept, so that memory does not grow with
     /// the number of entries: a workspace of four numbers for each row and head is the plan's, for the device's own
-    /// stream, and is made by the first run on another. That with respect to `scale` is `Σ Q ⊙ dQ / scale`.
+    /// stream, and is made by the first run on another. That with respect to `scale` is `Σ Q ⊙ dQ / scale`, unless
+    /// scores are additive.
     ///
     /// # Precision
     /// Products and sums are taken in f32, in f64 on the CPU, and gradients are rounded once. `O` is read as it is: if
@@ -125,13 +129,19 @@ impl AttentionPlan {
     /// assert_eq!(of_q.download()?, [0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn backward_on<'a, T: Element<Sum = f32>, O: Element<Sum = f32>, R: Element<Sum = f32>>(
+    pub fn backward_on<'a, T, O, S, R>(
         &self,
         on: &Stream,
         scale: f32,
-        given: AttentionBackward<'a, T, O>,
+        given: AttentionBackward<'a, T, O, S>,
         found: AttentionGradients<'a, R>,
-    ) -> Result<(), AttentionError> {
+    ) -> Result<(), AttentionError>
+    where
+        T: Element<Sum = f32>,
+        O: Element<Sum = f32>,
+        S: Element<Sum = f32>,
+        R: Element<Sum = f32>,
+    {
         check_device("the stream", on.device(), &self.device)?;
         self.check_backward(&given, &found)?;
         let AttentionBackward { operands: AttentionOperands { q, k, v, bias, dropout, .. }, .. } = given;
@@ -159,25 +169,23 @@ impl AttentionPlan {
                 Ok(())
             }
             Body::Gpu(plan) => {
-                let read = [&q, &k, &v, &gradient];
-                let shares = read.iter().any(|view| view.is_owned()) || out.is_owned() || states.is_owned();
+                let shares = q.is_owned() || k.is_owned() || v.is_owned() || gradient.is_owned();
+                let shares = shares || out.is_owned() || states.is_owned();
                 let written = [&found.q, &found.k, &found.v];
                 let shares = shares || written.iter().any(|view| view.is_owned());
                 let biases = bias.iter().any(DeviceSlice::is_owned)
                     || found.bias.as_ref().is_some_and(|bias| bias.as_slice().is_owned());
                 let on = On::of(on, &self.device, shares || biases)?;
                 let kernel = |extent: Extent, address, ld| extent.of_kernel(options, address, ld);
-                let read_by_kernel =
-                    |extent, view: &DeviceView<'_, T>| kernel(extent, view.address(), view.ld());
                 let to_kernel =
                     |extent, view: &DeviceViewMut<'_, R>| kernel(extent, view.address(), view.ld());
                 let operands = GradientOperands {
-                    q: read_by_kernel(of_q, &q)?,
-                    k: read_by_kernel(of_k, &k)?,
-                    v: read_by_kernel(of_v, &v)?,
+                    q: kernel(of_q, q.address(), q.ld())?,
+                    k: kernel(of_k, k.address(), k.ld())?,
+                    v: kernel(of_v, v.address(), v.ld())?,
                     out: kernel(of_out, out.address(), out.ld())?,
                     out_type: output_type::<O>(),
-                    gradient: read_by_kernel(of_out, &gradient)?,
+                    gradient: kernel(of_out, gradient.address(), gradient.ld())?,
                     bias: self.bias_of_kernel(bias.as_ref()),
                     states: pointer_or_null(Some(states.address())),
                     scale,
@@ -189,9 +197,8 @@ impl AttentionPlan {
                     ],
                     found_type: output_type::<R>(),
                     of_bias: pointer_or_null(found.bias.map(|bias| bias.address())),
-                    aligned: [(of_q, &q), (of_k, &k), (of_v, &v), (of_out, &gradient)]
-                        .into_iter()
-                        .all(|(extent, view)| extent.is_aligned::<T>(options, view.address(), view.ld(), 16)),
+                    aligned: self.is_aligned([&q, &k], &v)
+                        && of_out.is_aligned::<T>(options, gradient.address(), gradient.ld(), 16),
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` frees its memory after the work that
                 // was queued before; of other memory the views were promised that it lives. What is written has nothing
@@ -203,9 +210,9 @@ impl AttentionPlan {
     }
 
     /// Checks that all is where it must be, of the sizes and the types that it must have, and apart.
-    fn check_backward<T: Element, O: Element, R: Element>(
+    fn check_backward<T: Element, O: Element, S: Element, R: Element>(
         &self,
-        given: &AttentionBackward<'_, T, O>,
+        given: &AttentionBackward<'_, T, O, S>,
         found: &AttentionGradients<'_, R>,
     ) -> Result<(), AttentionError> {
         if !self.options().gradients {

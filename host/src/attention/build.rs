@@ -5,7 +5,7 @@ use windrow_formats::{Csr, OutOfMemory, Value};
 use super::builder::AttentionBuilder;
 use super::gpu::gradient::GpuGradient;
 use super::gpu::{GpuAttention, GpuWindows};
-use super::options::{AttentionAlgorithm, AttentionOptions};
+use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores};
 use super::plan::{AttentionPlan, Body};
 use super::report::AttentionReport;
 use super::windows::{WindowLists, most_columns};
@@ -58,7 +58,8 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
     ///
     /// # Errors
     /// - [`AttentionError::Unsupported`] for an algorithm without kernels for the precision, or windows by columns with
-    ///   a bias ([`AttentionError::NotBiased`]);
+    ///   a bias ([`AttentionError::NotBiased`]); [`AttentionError::Additive`] for one on Tensor Cores with additive
+    ///   scores, [`AttentionError::NegativeSlope`] for a slope that is not finite;
     /// - [`AttentionError::Extent`] for no heads or columns, or more than 256 columns;
     ///   [`AttentionError::WindowRows`] for windows of other than 4 or 8 rows;
     ///   [`AttentionError::TooManyColumns`] if windows by columns were asked for and cannot name them;
@@ -98,18 +99,26 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
     }
 
     fn check_options(&self) -> Result<(), AttentionError> {
-        let AttentionOptions { heads, columns, precision, algorithm, window_rows, biased, .. } = self.options;
+        let AttentionOptions { heads, precision, algorithm, window_rows, biased, .. } = self.options;
         if !algorithm.supports(precision) {
             return Err(AttentionError::Unsupported { algorithm, precision });
         }
         if algorithm == AttentionAlgorithm::Columns && biased {
             return Err(AttentionError::NotBiased);
         }
+        if let AttentionScores::Additive { negative_slope } = self.options.scores {
+            if !matches!(algorithm, AttentionAlgorithm::Auto | AttentionAlgorithm::Rows) {
+                return Err(AttentionError::Additive { algorithm });
+            }
+            if !negative_slope.is_finite() {
+                return Err(AttentionError::NegativeSlope { found: negative_slope });
+            }
+        }
         let value_columns = self.options.value_columns();
         let split = "split them among heads, or products";
         for (what, found, most, remedy) in [
             ("heads", heads, MOST_HEADS, "run some of them at a time"),
-            ("columns of Q and K", columns, MOST_COLUMNS, split),
+            ("columns of Q and K", self.options.score_columns(), MOST_COLUMNS, split),
             ("columns of V", value_columns, MOST_COLUMNS, split),
         ] {
             if !(1..=most).contains(&found) {
@@ -135,6 +144,9 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         match algorithm {
             AttentionAlgorithm::Rows => {
                 return Ok(Windows::rows(None, "as asked"));
+            }
+            AttentionAlgorithm::Auto if self.options.scores.are_additive() => {
+                return Ok(Windows::rows(None, "additive scores are no products for Tensor Cores"));
             }
             AttentionAlgorithm::Auto if precision == crate::Precision::F32 => {
                 return Ok(Windows::rows(None, "Tensor Cores would round f32"));
@@ -237,9 +249,10 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         let mut plan = GpuAttention {
             device: device.clone(),
             dtype: options.precision.dtype(),
+            scores: options.scores,
             heads: narrow(options.heads),
             rows: narrow(a.rows()),
-            columns: narrow(options.columns.max(options.value_columns())),
+            columns: narrow(options.score_columns().max(options.value_columns())),
             windows: GpuWindows::empty(device, windows, division)?,
             rows_too: empty(&rows_too)?,
             takes_any_alignment,

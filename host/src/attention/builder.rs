@@ -1,6 +1,6 @@
 //! The setters of a plan's options.
 
-use super::options::{AttentionAlgorithm, AttentionOptions, HeadLayout};
+use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores, HeadLayout};
 use crate::options::Precision;
 
 /// Options of a plan of attention over the entries of a [`Csr`](windrow_formats::Csr); made by
@@ -43,7 +43,29 @@ impl<'a, A> AttentionBuilder<'a, A> {
         self
     }
 
-    /// Columns of each head of `Q`, `K`, `V` and the result, at most 256; 64 unless told.
+    /// Additive scores, `scale · leaky_relu(Q[i] + K[j] + bias[i, j])`, instead of products: `Q` and `K` have one
+    /// column a head, of f32. The rectifier multiplies sums below zero by `negative_slope`.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{AttentionOperands, Csr, DenseRef, Device, DeviceMatrix, GraphAttention};
+    ///
+    /// let device = Device::best()?;
+    /// let a = Csr::from_dense(1, 2, &[1.0f32, 1.0])?;
+    /// let plan = GraphAttention::builder(&a).additive(0.2).columns(1).build(&device)?;
+    /// // Sums 1 − 1 and 1 − 6, scores 0 and −1: weights of 1 and 1/e.
+    /// let out = plan.run(1.0, &[1.0f32], &[-1.0, -6.0], &[0.0, 1.0])?;
+    /// assert!((out[0] - 1.0 / (1.0 + std::f32::consts::E)).abs() < 1e-6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn additive(mut self, negative_slope: f32) -> Self {
+        self.options.scores = AttentionScores::Additive { negative_slope };
+        self
+    }
+
+    /// Columns of each head of `Q`, `K`, `V` and the result, at most 256; 64 unless told. Of additive scores those of
+    /// `V` and the result.
     #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.options.columns = columns;
@@ -57,7 +79,8 @@ impl<'a, A> AttentionBuilder<'a, A> {
         self
     }
 
-    /// Type of `Q`, `K` and `V`, [`Precision::F32`] unless told; f16 and bf16 are the others.
+    /// Type of `Q`, `K` and `V`, [`Precision::F32`] unless told; f16 and bf16 are the others. Of additive scores that
+    /// of `V`.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;

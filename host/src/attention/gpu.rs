@@ -11,20 +11,32 @@ use windrow_simt::GlobalPtr;
 
 use self::gradient::GpuGradient;
 use super::operands::dropped_weights;
-use super::options::{AttentionAlgorithm, AttentionOptions, Dropout};
+use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores, Dropout};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory, taken_over};
+use crate::row_lists::warp_rows_log2;
 
 /// Widths that kernels have room for.
 const WIDTHS: [u32; 4] = [32, 64, 128, 256];
+/// Widths of those of additive scores that read vectors.
+const ADDITIVE_WIDTHS: [u32; 3] = [32, 64, 256];
 /// Widths of the kernels that read element by element.
 const ELEMENT_WIDTHS: [u32; 2] = [32, 256];
 
 /// The least of `widths` with room for so many columns.
 fn width_for(widths: &[u32], columns: u32) -> u32 {
     widths.iter().copied().find(|&width| columns <= width).unwrap_or(256)
+}
+
+/// The width of a kernel on CUDA cores for so many columns.
+fn width_by_rows(additive: bool, vectors: bool, columns: u32) -> u32 {
+    match (vectors, additive) {
+        (false, _) => width_for(&ELEMENT_WIDTHS, columns),
+        (true, false) => width_for(&WIDTHS, columns),
+        (true, true) => width_for(&ADDITIVE_WIDTHS, columns),
+    }
 }
 
 /// Windows and their entries, on the device.
@@ -59,6 +71,7 @@ pub(super) struct KernelOperands {
 pub(super) struct GpuAttention {
     pub(super) device: Device,
     pub(super) dtype: Dtype,
+    pub(super) scores: AttentionScores,
     pub(super) heads: u32,
     pub(super) rows: u32,
     /// Most columns of an operand.
@@ -75,13 +88,19 @@ pub(super) struct GpuAttention {
 
 impl GpuWindows {
     /// The kernel for operands of so many columns, aligned to vectors or not; none if there is none.
-    fn entry(&self, dtype: Dtype, columns: u32, aligned: bool) -> Option<(&'static Entry, u32)> {
+    fn entry(
+        &self,
+        dtype: Dtype,
+        additive: bool,
+        (columns, aligned): (u32, bool),
+    ) -> Option<(&'static Entry, u32)> {
         let (rows, shared) = (self.rows, self.algorithm == AttentionAlgorithm::Columns);
         let (variant, width) = match self.algorithm {
             AttentionAlgorithm::Rows => {
-                let vectors = aligned && dtype == Dtype::F32;
-                let width = width_for(if vectors { &WIDTHS } else { &ELEMENT_WIDTHS }, columns);
-                (Variant::AttentionRows { dtype, vectors, width }, width)
+                // Products of 16 bits are on Tensor Cores, if operands are aligned.
+                let vectors = aligned && (additive || dtype == Dtype::F32);
+                let width = width_by_rows(additive, vectors, columns);
+                (Variant::AttentionRows { additive, dtype, vectors, width }, width)
             }
             _ if aligned => {
                 let width = width_for(&WIDTHS, columns);
@@ -96,7 +115,8 @@ impl GpuWindows {
 impl GpuAttention {
     /// Windows, kernel and its width for a run.
     fn chosen(&self, aligned: bool) -> Result<(&GpuWindows, &'static Entry, u32), DeviceError> {
-        let of = |windows: &'_ GpuWindows| windows.entry(self.dtype, self.columns, aligned);
+        let additive = self.scores.are_additive();
+        let of = |windows: &'_ GpuWindows| windows.entry(self.dtype, additive, (self.columns, aligned));
         if let Some((entry, width)) = of(&self.windows) {
             return Ok((&self.windows, entry, width));
         }
@@ -218,6 +238,13 @@ impl GpuAttention {
             out_type: operands.out_type.code(),
             out_vectors: u32::from(operands.out_vectors),
             dropped: dropped_weights(operands.dropout),
+            negative_slope: self.scores.negative_slope(),
+            warp_rows_log2: match windows.algorithm {
+                AttentionAlgorithm::Rows => {
+                    warp_rows_log2(entry, windows.entries.len(), windows.window_count)
+                }
+                _ => 0,
+            },
             reserved: 0,
         };
         let launcher = Launcher::main(queue);
@@ -258,6 +285,8 @@ mod tests {
         for (columns, width) in [(1, 32), (32, 32), (33, 64), (128, 128), (129, 256), (256, 256)] {
             assert_eq!(width_for(&WIDTHS, columns), width, "{columns} columns");
         }
-        assert_eq!([1, 33].map(|columns| width_for(&ELEMENT_WIDTHS, columns)), [32, 256]);
+        assert_eq!([1, 33].map(|columns| width_by_rows(true, false, columns)), [32, 256]);
+        assert_eq!([64, 65].map(|columns| width_by_rows(true, true, columns)), [64, 256]);
+        assert_eq!([64, 65].map(|columns| width_by_rows(false, true, columns)), [64, 128]);
     }
 }

@@ -1,11 +1,13 @@
 //! Attention on the CPU.
 
 pub(super) mod gradient;
+mod scores;
 
 use rayon::prelude::*;
 use windrow_formats::memory::try_zeroed;
 use windrow_formats::{OutOfMemory, Pattern};
 
+use self::scores::{HostScores, Place};
 use super::operands::{Extent, dropped_weights};
 use super::options::{AttentionOptions, Dropout, HeadLayout};
 use crate::dense::{DenseMut, DenseRef};
@@ -21,9 +23,9 @@ pub(super) struct HostAttention<'a> {
 }
 
 /// Operands in host memory.
-pub(super) struct HostOperands<'a, T> {
-    pub(super) q: DenseRef<'a, T>,
-    pub(super) k: DenseRef<'a, T>,
+pub(super) struct HostOperands<'a, T, S> {
+    pub(super) q: DenseRef<'a, S>,
+    pub(super) k: DenseRef<'a, S>,
     pub(super) v: DenseRef<'a, T>,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) dropout: Option<Dropout>,
@@ -59,28 +61,25 @@ impl HostBias<'_> {
 }
 
 impl HostAttention<'_> {
-    /// `O[i] = Σ_j softmax_j(scale·Q[i]·K[j] + bias[i, j]) · V[j]` over the entries of the pattern, in f64, each
-    /// element rounded once; the same bits whatever the number of threads.
-    pub(super) fn run<T: Element, O: Element>(
+    /// `O[i] = Σ_j softmax_j(score[i, j]) · V[j]` over the entries of the pattern, in f64, each element rounded once;
+    /// the same bits whatever the number of threads.
+    pub(super) fn run<T: Element, S: Element, O: Element>(
         &self,
         scale: f32,
-        operands: &HostOperands<'_, T>,
+        operands: &HostOperands<'_, T, S>,
         result: &mut DenseMut<'_, O>,
         states: Option<&mut [f32]>,
     ) -> Result<(), OutOfMemory> {
-        let Self { pattern, options, extents: [q, k, v, out] } = *self;
-        let of = |matrix, extent| Heads { matrix, extent, options };
-        let (queries, keys, values) = (of(operands.q, q), of(operands.k, k), of(operands.v, v));
-        let bias = self.bias(operands.bias);
+        let Self { pattern, options, extents: [_, _, v, out] } = *self;
+        let values = Heads { matrix: operands.v, extent: v, options };
+        let of_entries = self.scores(scale, operands);
         let dropped = dropped_weights(operands.dropout);
         let found = self.each_row(result, out, |head, row, result| {
             let entries = pattern.row_range(row);
-            let query = queries.row(head, row);
             let mut scores = try_zeroed::<f64>(entries.len(), "the scores of a row")?;
-            for (score, entry) in scores.iter_mut().zip(entries.clone()) {
-                let key = keys.row(head, pattern.col_indices()[entry] as usize);
-                let products = query.iter().zip(key).map(|(&q, &k)| q.to_f64() * k.to_f64());
-                *score = f64::from(scale) * products.sum::<f64>() + bias.of(head, entry);
+            for (score, position) in scores.iter_mut().zip(entries.clone()) {
+                let column = pattern.col_indices()[position] as usize;
+                *score = of_entries.of(Place { head, row, column, position });
             }
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let base = if max == f64::NEG_INFINITY { 0.0 } else { max };
@@ -115,6 +114,22 @@ impl HostAttention<'_> {
             }
         }
         Ok(())
+    }
+
+    fn scores<'b, T, S: Element>(
+        &'b self,
+        scale: f32,
+        operands: &HostOperands<'b, T, S>,
+    ) -> HostScores<'b, S> {
+        let Self { options, extents: [q, k, ..], .. } = *self;
+        let of = |matrix, extent| Heads { matrix, extent, options };
+        HostScores {
+            form: options.scores,
+            scale: f64::from(scale),
+            queries: of(operands.q, q),
+            keys: of(operands.k, k),
+            bias: self.bias(operands.bias),
+        }
     }
 
     fn bias<'b>(&self, numbers: Option<&'b [f32]>) -> HostBias<'b> {

@@ -16,7 +16,7 @@ mod windows;
 pub use backward::{AttentionBackward, AttentionGradients};
 pub use builder::AttentionBuilder;
 pub use operands::AttentionOperands;
-pub use options::{AttentionAlgorithm, AttentionOptions, Dropout, HeadLayout};
+pub use options::{AttentionAlgorithm, AttentionOptions, AttentionScores, Dropout, HeadLayout};
 pub use plan::AttentionPlan;
 pub use report::AttentionReport;
 
@@ -27,7 +27,8 @@ use crate::spmm::SparseMatrix;
 ///
 /// What a node of a graph gathers from its neighbours, weighted by how well they match it. Scores become weights while
 /// entries are walked (online softmax), so that no array holds a number for each entry and head; several heads are one
-/// launch. The values of `A` do not matter, and a score of zero is one like any other.
+/// launch. The values of `A` do not matter, and a score of zero is one like any other. Scores may also be
+/// [additive](AttentionBuilder::additive), as in graph attention networks (GAT).
 ///
 /// # Examples
 /// ```

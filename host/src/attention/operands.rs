@@ -15,29 +15,30 @@ use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView};
 ///
 /// # Shapes
 /// For `A` of m × n, `h` heads of `d` columns of `Q` and `K` and `e` of `V`, in the plan's [`HeadLayout`]: `Q` is
-/// m × (h·d) or (h·m) × d, `K` n × (h·d) or (h·n) × d, `V` n × (h·e) or (h·n) × e.
+/// m × (h·d) or (h·m) × d, `K` n × (h·d) or (h·n) × d, `V` n × (h·e) or (h·n) × e. `Q` and `K` are of the type of `V`;
+/// of [additive](super::AttentionBuilder::additive) scores they are of f32 and `d` is 1.
 #[derive(Debug)]
-pub struct AttentionOperands<'a, T: Value> {
-    pub(super) q: DeviceView<'a, T>,
-    pub(super) k: DeviceView<'a, T>,
+pub struct AttentionOperands<'a, T: Value, S: Value = T> {
+    pub(super) q: DeviceView<'a, S>,
+    pub(super) k: DeviceView<'a, S>,
     pub(super) v: DeviceView<'a, T>,
     pub(super) bias: Option<DeviceSlice<'a, f32>>,
     pub(super) dropout: Option<Dropout>,
     pub(super) states: Option<DeviceSliceMut<'a, f32>>,
 }
 
-impl<'a, T: Value> AttentionOperands<'a, T> {
+impl<'a, T: Value, S: Value> AttentionOperands<'a, T, S> {
     /// Without bias, dropout and states.
     pub fn new(
-        q: impl Into<DeviceView<'a, T>>,
-        k: impl Into<DeviceView<'a, T>>,
+        q: impl Into<DeviceView<'a, S>>,
+        k: impl Into<DeviceView<'a, S>>,
         v: impl Into<DeviceView<'a, T>>,
     ) -> Self {
         Self { q: q.into(), k: k.into(), v: v.into(), bias: None, dropout: None, states: None }
     }
 
-    /// What is added to the scaled products: a number for each entry in CSR order, the same for all heads, or so many
-    /// for each head, one head after the other. Minus infinity leaves an entry out.
+    /// What is added to the scaled products, or to the sums of additive scores: a number for each entry in CSR order,
+    /// the same for all heads, or so many for each head, one head after the other. Minus infinity leaves an entry out.
     #[must_use]
     pub fn bias(mut self, bias: impl Into<DeviceSlice<'a, f32>>) -> Self {
         self.bias = Some(bias.into());

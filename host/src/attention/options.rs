@@ -57,6 +57,39 @@ impl HeadLayout {
 
 names!(HeadLayout, "layout of heads"; Columns => "columns", Rows => "rows");
 
+/// How the score of an entry is made, in front of the softmax.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum AttentionScores {
+    /// `scale · Q[i]·K[j] + bias[i, j]`: transformers (Vaswani et al. 2017), AGNN.
+    #[default]
+    DotProduct,
+    /// `scale · leaky_relu(Q[i] + K[j] + bias[i, j])`: graph attention networks (GAT, Veličković et al. 2018). `Q` and
+    /// `K` have one column a head, of f32 whatever the precision; the bias is the term of an edge.
+    Additive {
+        /// What the rectifier multiplies sums below zero by, 0.2 in GAT. With 0 a bias of minus infinity makes its row
+        /// NaN instead of leaving an entry out.
+        negative_slope: f32,
+    },
+}
+
+impl AttentionScores {
+    /// Whether they are additive.
+    #[must_use]
+    pub const fn are_additive(self) -> bool {
+        matches!(self, Self::Additive { .. })
+    }
+
+    /// As kernels take it.
+    pub(super) const fn negative_slope(self) -> f32 {
+        match self {
+            Self::DotProduct => 1.0,
+            Self::Additive { negative_slope } => negative_slope,
+        }
+    }
+}
+
 /// Weights that are left out at random, in training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
@@ -75,11 +108,13 @@ pub struct AttentionOptions {
     pub heads: usize,
     /// Where operands have them.
     pub layout: HeadLayout,
-    /// Columns of each head of `Q` and `K`.
+    /// How scores are made.
+    pub scores: AttentionScores,
+    /// Columns of each head of `Q` and `K`, unless scores are additive, and of `V` unless told.
     pub columns: usize,
     /// Columns of each head of `V` and the result; those of `Q` unless told.
     pub value_columns: Option<usize>,
-    /// Type of `Q`, `K` and `V`.
+    /// Type of `V`, and of `Q` and `K` unless scores are additive.
     pub precision: Precision,
     /// The algorithm on a GPU.
     pub algorithm: AttentionAlgorithm,
@@ -98,6 +133,7 @@ impl Default for AttentionOptions {
         Self {
             heads: 1,
             layout: HeadLayout::Columns,
+            scores: AttentionScores::DotProduct,
             columns: 64,
             value_columns: None,
             precision: Precision::F32,
@@ -116,6 +152,18 @@ impl AttentionOptions {
     pub fn value_columns(&self) -> usize {
         self.value_columns.unwrap_or(self.columns)
     }
+
+    /// Columns of each head of `Q` and `K`.
+    #[must_use]
+    pub fn score_columns(&self) -> usize {
+        if self.scores.are_additive() { 1 } else { self.columns }
+    }
+
+    /// Type of `Q` and `K`.
+    #[must_use]
+    pub fn score_precision(&self) -> Precision {
+        if self.scores.are_additive() { Precision::F32 } else { self.precision }
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +181,19 @@ mod tests {
         let error = "tiles".parse::<AttentionAlgorithm>().unwrap_err();
         let expected = "\"tiles\" is no algorithm of attention; there are auto, rows, entries and columns";
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn additive_scores_are_of_single_numbers_of_f32() {
+        let json = r#"{"scores": {"additive": {"negative_slope": 0.5}}, "columns": 8, "precision": "f16"}"#;
+        let options: AttentionOptions = serde_json::from_str(json).unwrap();
+        assert_eq!(options.scores, AttentionScores::Additive { negative_slope: 0.5 });
+        assert_eq!((options.score_columns(), options.value_columns()), (1, 8));
+        assert_eq!((options.score_precision(), options.precision), (Precision::F32, Precision::F16));
+        assert_eq!(
+            serde_json::from_str::<AttentionOptions>("{}").unwrap().scores,
+            AttentionScores::DotProduct
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::plan::{On, check_count, check_device, check_element, check_packed, pointer_or_null};
 use crate::row_lists::Transposed;
-use crate::view::{DeviceSlice, DeviceViewMut};
+use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 
 /// A matrix laid out for attention over its entries, with heads of a number of columns, on one device.
 ///
@@ -159,11 +159,11 @@ impl AttentionPlan {
     /// assert_eq!(out.download()?, [5.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn forward_on<'a, T: Element<Sum = f32>, O: Element<Sum = f32>>(
+    pub fn forward_on<'a, T: Element<Sum = f32>, S: Element<Sum = f32>, O: Element<Sum = f32>>(
         &self,
         on: &Stream,
         scale: f32,
-        operands: AttentionOperands<'a, T>,
+        operands: AttentionOperands<'a, T, S>,
         out: impl Into<DeviceViewMut<'a, O>>,
     ) -> Result<(), AttentionError> {
         let out = out.into();
@@ -191,9 +191,7 @@ impl AttentionPlan {
                 let slices = bias.iter().any(DeviceSlice::is_owned)
                     || states.as_ref().is_some_and(|states| states.as_slice().is_owned());
                 let on = On::of(on, &self.device, shares || slices)?;
-                let aligned = [(of_q, &q), (of_k, &k), (of_v, &v)]
-                    .into_iter()
-                    .all(|(extent, view)| extent.is_aligned::<T>(options, view.address(), view.ld(), 16));
+                let aligned = self.is_aligned([&q, &k], &v);
                 let operands = KernelOperands {
                     q: of_q.of_kernel(options, q.address(), q.ld())?,
                     k: of_k.of_kernel(options, k.address(), k.ld())?,
@@ -239,6 +237,21 @@ impl AttentionPlan {
         }
     }
 
+    /// Whether every row that kernels read in vectors begins at a multiple of 16 bytes and has a multiple of that.
+    pub(super) fn is_aligned<T: Element, S: Element>(
+        &self,
+        [q, k]: [&DeviceView<'_, S>; 2],
+        v: &DeviceView<'_, T>,
+    ) -> bool {
+        let options = self.options();
+        let [of_q, of_k, of_v, _] = self.extents();
+        let of_scores = |extent: Extent, view: &DeviceView<'_, S>| {
+            // Additive scores are read number by number.
+            options.scores.are_additive() || extent.is_aligned::<S>(options, view.address(), view.ld(), 16)
+        };
+        of_scores(of_q, q) && of_scores(of_k, k) && of_v.is_aligned::<T>(options, v.address(), v.ld(), 16)
+    }
+
     /// A bias as kernels take it.
     pub(super) fn bias_of_kernel(&self, bias: Option<&DeviceSlice<'_, f32>>) -> EntryBias {
         let of_each = bias.is_some_and(|bias| bias.len() > self.report.nnz);
@@ -247,9 +260,9 @@ impl AttentionPlan {
     }
 
     /// Checks that operands are where they must be, of the sizes and the type that they must have, and apart.
-    fn check_operands<T: Element, O: Element>(
+    fn check_operands<T: Element, S: Element, O: Element>(
         &self,
-        operands: &AttentionOperands<'_, T>,
+        operands: &AttentionOperands<'_, T, S>,
         out: &DeviceViewMut<'_, O>,
     ) -> Result<(), AttentionError> {
         self.check_read(operands)?;
@@ -257,8 +270,8 @@ impl AttentionPlan {
         let AttentionOperands { q, k, v, bias, states, .. } = operands;
         check_device(of_out.name, out.device(), &self.device)?;
         of_out.check(self.options(), (out.rows(), out.cols()))?;
-        for (extent, view) in [(of_q, q), (of_k, k), (of_v, v)] {
-            out.bytes().check_apart("the result", extent.name, view.bytes())?;
+        for (extent, bytes) in [(of_q, q.bytes()), (of_k, k.bytes()), (of_v, v.bytes())] {
+            out.bytes().check_apart("the result", extent.name, bytes)?;
         }
         if let Some(bias) = bias {
             out.bytes().check_apart("the result", "the bias", bias.bytes())?;
@@ -272,18 +285,21 @@ impl AttentionPlan {
     }
 
     /// Checks what forward and backward passes read alike.
-    pub(super) fn check_read<T: Element>(
+    pub(super) fn check_read<T: Element, S: Element>(
         &self,
-        operands: &AttentionOperands<'_, T>,
+        operands: &AttentionOperands<'_, T, S>,
     ) -> Result<(), AttentionError> {
         let AttentionOperands { q, k, v, bias, dropout, .. } = operands;
         let [of_q, of_k, of_v, _] = self.extents();
         let options = self.options();
-        for (extent, view) in [(of_q, q), (of_k, k), (of_v, v)] {
+        for (extent, view) in [(of_q, q), (of_k, k)] {
             check_device(extent.name, view.device(), &self.device)?;
-            check_element::<T>(extent.name, options.precision)?;
+            check_element::<S>(extent.name, options.score_precision())?;
             extent.check(options, (view.rows(), view.cols()))?;
         }
+        check_device(of_v.name, v.device(), &self.device)?;
+        check_element::<T>(of_v.name, options.precision)?;
+        of_v.check(options, (v.rows(), v.cols()))?;
         if let Some(bias) = bias {
             check_device("the bias", bias.device(), &self.device)?;
             if !options.biased {
@@ -304,7 +320,7 @@ impl AttentionPlan {
     /// Rows and columns of a head of `Q`, `K`, `V` and the result.
     pub(super) fn extents(&self) -> [Extent; 4] {
         let AttentionReport { rows, cols, .. } = self.report;
-        let (columns, value_columns) = (self.options().columns, self.options().value_columns());
+        let (columns, value_columns) = (self.options().score_columns(), self.options().value_columns());
         [
             Extent { name: "Q", rows, columns },
             Extent { name: "K", rows: cols, columns },

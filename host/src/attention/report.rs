@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::options::{AttentionAlgorithm, AttentionOptions};
+use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores};
 use crate::device::DeviceKind;
 use crate::plan::{ArraySize, StageTime, total_us, write_arrays, write_stages};
 
@@ -54,10 +54,13 @@ impl AttentionReport {
 
 impl fmt::Display for AttentionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AttentionOptions { heads, columns, precision, .. } = self.options;
-        let value_columns = self.options.value_columns();
+        let AttentionOptions { heads, precision, scores, .. } = self.options;
+        let (columns, value_columns) = (self.options.score_columns(), self.options.value_columns());
         writeln!(f, "matrix         {} × {}, {} entries", self.rows, self.cols, self.nnz)?;
         writeln!(f, "heads          {heads} of {columns} columns, {value_columns} of V, {precision}")?;
+        if let AttentionScores::Additive { negative_slope } = scores {
+            writeln!(f, "scores         additive, negative slope {negative_slope}")?;
+        }
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {}: {}", self.algorithm, self.reason)?;
         if !self.entry.is_empty() {

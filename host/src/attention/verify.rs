@@ -4,7 +4,7 @@ use windrow_formats::memory::try_zeroed;
 use windrow_formats::{Csr, OutOfMemory, Value};
 
 use super::operands::Extent;
-use super::options::{AttentionOptions, HeadLayout};
+use super::options::{AttentionOptions, AttentionScores, HeadLayout};
 use super::plan::{AttentionPlan, Body};
 use crate::element::Element;
 use crate::error::{AttentionError, PlanError};
@@ -41,6 +41,7 @@ struct Reference<'a> {
     q: Heads<'a>,
     k: Heads<'a>,
     v: Heads<'a>,
+    scores: AttentionScores,
     scale: f64,
     /// Unit roundoff of products and sums.
     unit: f64,
@@ -59,6 +60,7 @@ impl AttentionPlan {
     /// ε = max over the entries of (d + 6)·u·|scale|·Σ |q·k| + 2⁻²²·|score|
     /// ```
     ///
+    /// (of additive scores `|q| + |k|` in place of `Σ |q·k|`)
     /// and what storing it in its type may change, with `u = 2⁻²⁴`, and on a GPU `2⁻²³`; `s`, what two numbers of 16
     /// bits may leave of a weight, is 2⁻²¹ in f16, 2⁻¹⁶ in bf16 and 0 in f32. Row and column of the worst element are
     /// those of the matrix `out`, which has all heads. Operands and result are copied from the device.
@@ -75,16 +77,16 @@ impl AttentionPlan {
     /// let plan = GraphAttention::builder(&a).columns(1).build(&device)?;
     /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0], 3, 1)?)?;
     /// let mut out = DeviceMatrix::<f32>::zeros(&device, 3, 1)?;
-    /// assert!(!plan.verify(&a, 1.0, [&x, &x, &x], &out)?.passed()); // not computed yet
+    /// assert!(!plan.verify(&a, 1.0, ([&x, &x], &x), &out)?.passed()); // not computed yet
     /// plan.forward(1.0, [&x, &x, &x], &mut out)?;
-    /// assert!(plan.verify(&a, 1.0, [&x, &x, &x], &out)?.passed());
+    /// assert!(plan.verify(&a, 1.0, ([&x, &x], &x), &out)?.passed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn verify<W: Value, T: Element<Sum = f32>, O: Element<Sum = f32>>(
+    pub fn verify<W: Value, T: Element<Sum = f32>, S: Element<Sum = f32>, O: Element<Sum = f32>>(
         &self,
         a: &Csr<W>,
         scale: f32,
-        [q, k, v]: [&DeviceMatrix<T>; 3],
+        ([q, k], v): ([&DeviceMatrix<S>; 2], &DeviceMatrix<T>),
         out: &DeviceMatrix<O>,
     ) -> Result<Verification, AttentionError> {
         let options = &self.report.options;
@@ -94,19 +96,21 @@ impl AttentionPlan {
             return Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz }.into());
         }
         let [of_q, of_k, of_v, of_out] = self.extents();
-        let heads = |extent: Extent, matrix: &DeviceMatrix<T>| -> Result<Heads<'_>, PlanError> {
-            check_device(extent.name, matrix.device(), &self.device)?;
-            extent.check(options, (matrix.rows(), matrix.cols()))?;
-            Ok(Heads { elements: multiplied(options.precision, matrix)?, extent, options })
-        };
         let unit = f64::from(if matches!(self.body, Body::Cpu { .. }) { UNIT_FMA } else { UNIT_MMA });
         let split = match options.precision {
             Precision::F16 => 2f64.powi(-21),
             Precision::Bf16 => 2f64.powi(-16),
             Precision::F32 | Precision::Tf32 | Precision::F64 => 0.0,
         };
-        let (q, k, v, scale) = (heads(of_q, q)?, heads(of_k, k)?, heads(of_v, v)?, f64::from(scale));
-        let reference = Reference { q, k, v, scale, unit, split };
+        let reference = Reference {
+            q: self.heads_of(of_q, options.score_precision(), q)?,
+            k: self.heads_of(of_k, options.score_precision(), k)?,
+            v: self.heads_of(of_v, options.precision, v)?,
+            scores: options.scores,
+            scale: f64::from(scale),
+            unit,
+            split,
+        };
         check_device(of_out.name, out.device(), &self.device)?;
         of_out.check(options, (out.rows(), out.cols()))?;
         let out = Heads { elements: multiplied(O::PRECISION, out)?, extent: of_out, options };
@@ -136,6 +140,19 @@ impl AttentionPlan {
         };
         Ok(all_parts(options.heads * rows, &part)?)
     }
+
+    /// An operand on the host, as it is multiplied.
+    fn heads_of<T: Element<Sum = f32>>(
+        &self,
+        extent: Extent,
+        precision: Precision,
+        matrix: &DeviceMatrix<T>,
+    ) -> Result<Heads<'_>, PlanError> {
+        let options = &self.report.options;
+        check_device(extent.name, matrix.device(), &self.device)?;
+        extent.check(options, (matrix.rows(), matrix.cols()))?;
+        Ok(Heads { elements: multiplied(precision, matrix)?, extent, options })
+    }
 }
 
 impl Reference<'_> {
@@ -147,19 +164,26 @@ impl Reference<'_> {
         (head, row): (usize, usize),
         [want, size]: [&mut [f64]; 2],
     ) -> Result<f64, OutOfMemory> {
-        let Self { q, k, v, scale, unit, split } = self;
+        let Self { q, k, v, scores: form, scale, unit, split } = self;
         let mut scores = try_zeroed::<f64>(columns.len(), "the scores of a row")?;
         let query = q.row(head, row);
         let (mut off, mut max) = (0.0f64, f64::NEG_INFINITY);
         for (score, &column) in scores.iter_mut().zip(columns) {
-            let (mut product, mut of_product) = (0.0, 0.0);
-            for (q, k) in query.iter().zip(k.row(head, column as usize)) {
-                product += q * k;
-                of_product += (q * k).abs();
+            let (mut made, mut of_made) = (0.0, 0.0);
+            for (&q, &k) in query.iter().zip(k.row(head, column as usize)) {
+                let (term, of_term) = match form {
+                    AttentionScores::DotProduct => (q * k, (q * k).abs()),
+                    AttentionScores::Additive { negative_slope } => {
+                        let slope = if q + k > 0.0 { 1.0 } else { f64::from(*negative_slope) };
+                        ((q + k) * slope, (q.abs() + k.abs()) * slope.abs().max(1.0))
+                    }
+                };
+                made += term;
+                of_made += of_term;
             }
-            *score = scale * product;
-            let of_products = (real(wide(query.len())) + OF_SCORE) * unit * scale.abs() * of_product;
-            off = off.max(of_products + OF_EXPONENT * f64::from(UNIT_FMA) * score.abs());
+            *score = scale * made;
+            let of_terms = (real(wide(query.len())) + OF_SCORE) * unit * scale.abs() * of_made;
+            off = off.max(of_terms + OF_EXPONENT * f64::from(UNIT_FMA) * score.abs());
             // A NaN is kept: the largest of numbers would leave it out.
             max = if score.is_nan() || max.is_nan() { f64::NAN } else { max.max(*score) };
         }

@@ -24,6 +24,18 @@ pub enum AttentionError {
         /// The precision asked for.
         precision: Precision,
     },
+    /// Additive scores with an algorithm that multiplies `Q` and `K`.
+    #[error("attention by {algorithm} multiplies Q and K; with additive scores use algorithm auto or rows")]
+    Additive {
+        /// The algorithm asked for.
+        algorithm: AttentionAlgorithm,
+    },
+    /// A slope of additive scores that is no number or infinite.
+    #[error("a negative slope of {found} is not finite; graph attention networks have 0.2")]
+    NegativeSlope {
+        /// The slope asked for.
+        found: f32,
+    },
     /// Heads of no or too many columns, or no heads.
     #[error("{found} {what} are not between 1 and {most}; {remedy}")]
     Extent {

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windrow::{
-    AttentionBackward, AttentionGradients, AttentionOperands, AttentionOptions, AttentionPlan, Device,
-    DeviceSlice, DeviceSliceMut, Dropout, Element, GraphAttention, Value,
+    AttentionBackward, AttentionGradients, AttentionOperands, AttentionOptions, AttentionPlan,
+    AttentionScores, Device, DeviceSlice, DeviceSliceMut, Dropout, Element, GraphAttention, Value,
 };
 
 use super::arrays::AnyDeviceCsr;
@@ -42,7 +42,10 @@ struct Given {
 impl Given {
     /// # Safety
     /// That of [`Operand::view`], of all.
-    unsafe fn read<T: Value>(&self, device: &'static Device) -> Outcome<AttentionOperands<'static, T>> {
+    unsafe fn read<T: Value, S: Value>(
+        &self,
+        device: &'static Device,
+    ) -> Outcome<AttentionOperands<'static, T, S>> {
         let [q, k, v] = self.operands;
         // SAFETY: the caller's promise.
         let mut operands = unsafe {
@@ -55,18 +58,38 @@ impl Given {
         Ok(self.dropout.into_iter().fold(operands, |all, (rate, seed)| all.dropout(Dropout { rate, seed })))
     }
 
-    /// The type of all operands and of `others`.
-    fn dtype(&self, others: &[Operand]) -> Outcome<Dtype> {
-        let of = self.operands[0].3;
-        match self.operands.iter().chain(others).find(|operand| operand.3.name() != of.name()) {
-            Some(other) => dtype(format!(
-                "Q holds {} but another operand of attention {}; convert one of them",
-                of.name(),
-                other.3.name()
+    /// The type of V and of `like_v`, and whether `Q`, `K` and `like_scores` are of it, too: of f32 instead they are
+    /// where scores are additive.
+    fn dtype(&self, additive: bool, like_v: &[Operand], like_scores: &[Operand]) -> Outcome<Dtype> {
+        let [q, k, v] = self.operands;
+        let of_scores = if additive { Dtype::F32 } else { v.3 };
+        let expect =
+            |of: Dtype| move |operand: &Operand| (operand.3.name() != of.name()).then_some((*operand, of));
+        let others = like_v.iter().find_map(expect(v.3));
+        match others.or_else(|| [q, k].iter().chain(like_scores).find_map(expect(of_scores))) {
+            Some((found, of)) => dtype(format!(
+                "an operand of attention holds {} but must hold {}; convert it",
+                found.3.name(),
+                of.name()
             )),
-            None => Ok(of),
+            None => Ok(v.3),
         }
     }
+}
+
+/// An expression for the types of V and of scores: `of_attention!(dtype, additive, T, S => expression)`.
+macro_rules! of_attention {
+    ($dtype:expr, $additive:expr, $element:ident, $score:ident => $run:expr) => {
+        of_operands!($dtype, $element => {
+            if $additive {
+                type $score = f32;
+                $run
+            } else {
+                type $score = $element;
+                $run
+            }
+        })
+    };
 }
 
 /// An expression for the type of operands: `of_operands!(dtype, T => expression)`, an [`Outcome`].
@@ -96,17 +119,21 @@ pub(super) use of_operands;
 #[pymethods]
 impl RawAttention {
     #[new]
-    #[pyo3(signature = (a, stream = None, **options))]
+    #[pyo3(signature = (a, stream = None, negative_slope = None, **options))]
     fn new(
         py: Python<'_>,
         a: &RawCsr,
         stream: Option<usize>,
+        negative_slope: Option<f32>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options = match options {
+        let mut options = match options {
             Some(given) => read_options::<AttentionOptions>(given)?,
             None => AttentionOptions::default(),
         };
+        if let Some(negative_slope) = negative_slope {
+            options.scores = AttentionScores::Additive { negative_slope };
+        }
         // SAFETY: the promise of who gives the stream.
         let plan = unsafe {
             on_stream(py, a.device, stream, |on| {
@@ -129,12 +156,13 @@ impl RawAttention {
         out: Operand,
         states: Option<(u64, usize)>,
     ) -> PyResult<()> {
-        let of = given.dtype(&[out])?;
+        let additive = self.is_additive();
+        let of = given.dtype(additive, &[out], &[])?;
         // SAFETY: the promise of who gives addresses and the stream; what the driver knows of them is checked.
         unsafe {
             on_stream(py, self.device, stream, |on| {
-                of_operands!(of, T => {
-                    let mut operands = given.read::<T>(self.device)?;
+                of_attention!(of, additive, T, S => {
+                    let mut operands = given.read::<T, S>(self.device)?;
                     if let Some((address, len)) = states {
                         operands = operands.states(DeviceSliceMut::from_raw(self.device, address, len)?);
                     }
@@ -146,7 +174,8 @@ impl RawAttention {
     }
 
     /// Queues the gradients of Q, K and V, and of the bias at `(address, length)`. `read` is the result and its
-    /// gradient, `states` what the forward pass has left.
+    /// gradient, `states` what the forward pass has left. Gradients are of the type of V, or all of f32 where scores
+    /// are additive.
     fn backward(
         &self,
         py: Python<'_>,
@@ -157,15 +186,15 @@ impl RawAttention {
         found: [Operand; 3],
         of_bias: Option<(u64, usize)>,
     ) -> PyResult<()> {
-        let of = given.dtype(&[read.as_slice(), &found].concat())?;
+        let additive = self.is_additive();
+        let of = given.dtype(additive, &read, &found)?;
         // SAFETY: as above.
         unsafe {
-            on_stream(
-                py,
-                self.device,
-                stream,
-                |on| of_operands!(of, T => self.backward_as::<T>(on, &given, (states, read), (found, of_bias))),
-            )
+            on_stream(py, self.device, stream, |on| {
+                of_attention!(of, additive, T, S => {
+                    self.backward_as::<T, S>(on, &given, (states, read), (found, of_bias))
+                })
+            })
         }
     }
 
@@ -181,9 +210,13 @@ impl RawAttention {
 }
 
 impl RawAttention {
+    fn is_additive(&self) -> bool {
+        self.plan.report().options.scores.are_additive()
+    }
+
     /// # Safety
     /// That of [`Operand::view`] and [`Operand::view_mut`], of all.
-    unsafe fn backward_as<T: Element<Sum = f32>>(
+    unsafe fn backward_as<T: Element<Sum = f32>, S: Element<Sum = f32>>(
         &self,
         on: &windrow::Stream,
         given: &Given,
@@ -196,11 +229,11 @@ impl RawAttention {
             let states = DeviceSlice::<f32>::from_raw(device, states, len)?;
             let (out, gradient) =
                 (out.view::<T>("the result", device)?, gradient.view("the gradient", device)?);
-            let read = AttentionBackward::new(given.read::<T>(device)?, states, out, gradient);
+            let read = AttentionBackward::new(given.read::<T, S>(device)?, states, out, gradient);
             let [q, k, v] = [
-                q.view_mut::<T>("the gradient of Q", device)?,
-                k.view_mut::<T>("the gradient of K", device)?,
-                v.view_mut::<T>("the gradient of V", device)?,
+                q.view_mut::<S>("the gradient of Q", device)?,
+                k.view_mut::<S>("the gradient of K", device)?,
+                v.view_mut::<S>("the gradient of V", device)?,
             ];
             let mut found = AttentionGradients::new(q, k, v);
             if let Some((address, len)) = of_bias {

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError("windrow.torch needs PyTorch: pip install torch") from error
 
 from windrow.torch import nn
-from windrow.torch._attention import graph_attention
+from windrow.torch._attention import additive_attention, graph_attention
 from windrow.torch._cache import cache, pin
 from windrow.torch._csr import Csr
 from windrow.torch._functions import check, edge_softmax, prepare_capture, sddmm, spmm
@@ -23,6 +23,7 @@ from windrow.torch._pyg import patch_pyg, unpatch_pyg
 
 __all__ = [
     "Csr",
+    "additive_attention",
     "cache",
     "check",
     "edge_softmax",

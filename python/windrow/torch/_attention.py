@@ -14,6 +14,9 @@ from windrow.torch._ops import dense, register_autocast
 
 # Columns of a head that kernels have room for.
 MOST_FEATURES = 256
+# Of fewer features, several heads over more entries of all heads are quicker in steps.
+NARROW_FEATURES = 32
+MANY_ENTRIES = 1 << 24
 
 
 def graph_attention(
@@ -44,13 +47,51 @@ def graph_attention(
     rowptr, col, _, cols = parts(a)
     if cols is not None and k.shape[0] != cols:
         raise errors.ShapeError(f"A has {cols} columns but K {k.shape[0]} rows")
+    seed = _seed(dropout, q.device)
+    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
+    return attention_op(rowptr, col, dense(q), dense(k), dense(v), bias, scale, None, float(dropout), seed)[0]
+
+
+def additive_attention(
+    a: Matrix,
+    of_row: torch.Tensor,
+    of_column: torch.Tensor,
+    v: torch.Tensor,
+    of_entry: Optional[torch.Tensor] = None,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """`softmax(leaky_relu(of_row[i] + of_column[j] + of_entry[e]))·V` over the entries of each row of A, in one pass.
+
+    The attention of GAT (Veličković et al. 2018). `of_row` is (m,), `of_column` (n,) and V (n, values), which gives
+    (m, values); or with heads (m, heads), (n, heads) and (n, heads, values), which gives (m, heads, values).
+    `of_entry` is (nnz,) or (heads, nnz) in A's order, and minus infinity leaves an entry out. Numbers that scores are
+    made of are taken in f32; V is f32, f16 or bf16, and so is the result. The values of A do not matter.
+
+    All of them get gradients. For the rest see `graph_attention`.
+    """
+    rowptr, col, _, cols = parts(a)
+    if cols is not None and v.shape[0] != cols:
+        raise errors.ShapeError(f"A has {cols} columns but V {v.shape[0]} rows")
+    if v.dim() not in (2, 3) or of_row.dim() != v.dim() - 1 or of_column.dim() != v.dim() - 1:
+        raise errors.ShapeError(
+            f"the numbers of rows and columns have shapes {tuple(of_row.shape)} and {tuple(of_column.shape)}, V "
+            f"{tuple(v.shape)}; they must be (m,), (n,) and (n, values), or (m, heads), (n, heads) and (n, heads, values)"
+        )
+    seed = _seed(dropout, v.device)
+    q, k = of_row.float().unsqueeze(-1), of_column.float().unsqueeze(-1)
+    bias = None if of_entry is None else of_entry.float()
+    inputs = (rowptr, col, q, k, dense(v), bias, 1.0, float(negative_slope), float(dropout), seed)
+    return additive_attention_op(*inputs)[0]
+
+
+def _seed(dropout, device):
+    """Of which weights are dropped."""
     if not 0 <= dropout < 1:
         raise errors.OptionError(f"a dropout of {dropout} is not at least 0 and below 1")
-    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
-    if dropout and not torch.compiler.is_compiling() and capturing(q.device):
+    if dropout and not torch.compiler.is_compiling() and capturing(device):
         raise errors.OptionError("a CUDA graph would drop the same weights in each launch; capture without dropout")
-    seed = int(torch.randint(1 << 32, ())) if dropout else 0
-    return attention_op(rowptr, col, dense(q), dense(k), dense(v), bias, scale, float(dropout), seed)[0]
+    return int(torch.randint(1 << 32, ())) if dropout else 0
 
 
 def attend(graph, q, k, v, scale, dropout):
@@ -59,12 +100,47 @@ def attend(graph, q, k, v, scale, dropout):
     A plan is laid out on the host, which takes as long as some thousand passes: it is made for a pattern that has been
     attended to as often as one that deserves the best plan of a product.
     """
-    if dropout == 0 and q.is_cuda and q.dtype != torch.float64 and max(q.shape[-1], v.shape[-1]) <= MOST_FEATURES:
-        # With dropout a graph that is captured would drop the same weights in each launch.
-        pattern = pattern_of(graph.csr.rowptr, graph.csr.col, graph.cols)
-        if pattern.attention_pays():
-            return graph_attention(graph.csr, q, k, v, scale)
+    if q.shape[-1] <= MOST_FEATURES and _pays(graph, v, dropout):
+        return graph_attention(graph.csr, q, k, v, scale)
     return in_steps(graph, q, k, v, scale, dropout)
+
+
+def attend_additively(graph, numbers, v, of_entry, negative_slope, dropout):
+    """The same of additive scores, of `numbers` of rows and of columns."""
+    # Each head is a walk of its own, whose lanes are idle where it has few features: over many entries the steps, which
+    # take all heads of a row of V at once, are quicker.
+    heads = v.shape[1] if v.dim() == 3 else 1
+    narrow = heads > 1 and v.shape[-1] < NARROW_FEATURES and heads * graph.csr.col.numel() > MANY_ENTRIES
+    if not narrow and _pays(graph, v, dropout):
+        return additive_attention(graph.csr, *numbers, v, of_entry, negative_slope)
+    return additively_in_steps(graph, numbers, v, of_entry, negative_slope, dropout)
+
+
+def additively_in_steps(graph, numbers, v, of_entry, negative_slope, dropout):
+    """Weights of all entries, and sums by them."""
+    weights = additive_weights(graph, numbers, of_entry, negative_slope)
+    return graph.spmm(torch.nn.functional.dropout(weights, dropout), v)
+
+
+def additive_weights(graph, numbers, of_entry, negative_slope):
+    """Weights of all entries, `(heads, entries)`, in f32."""
+    of_row, of_column = numbers
+    # of_row[i] + of_column[j] for each entry: a product of (of_row, 1) and (1, of_column).
+    left = torch.stack([of_row, torch.ones_like(of_row)], -1)
+    right = torch.stack([torch.ones_like(of_column), of_column], -1)
+    with torch.autocast(of_row.device.type, enabled=False):
+        scores = graph.sddmm(left, right)
+        if of_entry is not None:
+            scores = scores + of_entry
+        return graph.softmax(torch.nn.functional.leaky_relu(scores, negative_slope))
+
+
+def _pays(graph, v, dropout):
+    """Whether a layer attends in one pass; counts."""
+    # With dropout a graph that is captured would drop the same weights in each launch.
+    if dropout != 0 or not v.is_cuda or v.dtype == torch.float64 or v.shape[-1] > MOST_FEATURES:
+        return False
+    return pattern_of(graph.csr.rowptr, graph.csr.col, graph.cols).attention_pays()
 
 
 def in_steps(graph, q, k, v, scale, dropout):
@@ -74,14 +150,18 @@ def in_steps(graph, q, k, v, scale, dropout):
     return graph.spmm(torch.nn.functional.dropout(weights, dropout), v)
 
 
-def _check(pattern, q, k, v, bias):
-    """Heads, features and values."""
+def _check(pattern, q, k, v, bias, negative_slope):
+    """What a plan is for, as `Pattern.attention` takes it."""
+    additive = negative_slope is not None
     if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
         raise errors.ShapeError(
             f"Q, K and V have shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}; they must all be "
             "(n, features) or all (n, heads, features)"
         )
-    if q.dtype not in NAMES or q.dtype == torch.float64 or k.dtype != q.dtype or v.dtype != q.dtype:
+    if v.dtype not in NAMES or v.dtype == torch.float64:
+        raise errors.DtypeError(f"V holds {v.dtype}; attention takes f32, f16 or bf16")
+    of_scores = torch.float32 if additive else v.dtype
+    if q.dtype != of_scores or k.dtype != of_scores:
         raise errors.DtypeError(
             f"Q, K and V hold {q.dtype}, {k.dtype} and {v.dtype}; attention takes f32, f16 or bf16, all the same"
         )
@@ -93,6 +173,8 @@ def _check(pattern, q, k, v, bias):
         )
     heads = q.shape[1] if q.dim() == 3 else 1
     same_device(pattern.device, Q=q, K=k, V=v, bias=bias)
+    if additive and q.shape[-1] != 1:
+        raise errors.ShapeError(f"additive scores are of one number a head, not {q.shape[-1]}")
     if bias is not None:
         if bias.dtype != torch.float32:
             raise errors.DtypeError(f"the bias holds {bias.dtype}; give bias.float()")
@@ -100,7 +182,7 @@ def _check(pattern, q, k, v, bias):
             raise errors.ShapeError(
                 f"the bias has shape {tuple(bias.shape)} but must be ({pattern.nnz},) or ({heads}, {pattern.nnz})"
             )
-    return heads, q.shape[-1], v.shape[-1]
+    return heads, q.shape[-1], v.shape[-1], NAMES[v.dtype], bias is not None, negative_slope
 
 
 def _flat(tensor):
@@ -119,10 +201,10 @@ def _given(q, k, v, bias, scale, dropout, seed):
     }
 
 
-def _forward(rowptr, col, q, k, v, bias, scale, dropout, seed):
+def _forward(rowptr, col, q, k, v, bias, scale, negative_slope, dropout, seed):
     pattern = pattern_of(rowptr, col, k.shape[0])
-    heads, features, values = _check(pattern, q, k, v, bias)
-    out = q.new_empty((*q.shape[:-1], values))
+    kind = heads, features, values, *_ = _check(pattern, q, k, v, bias, negative_slope)
+    out = v.new_empty((*q.shape[:-1], values))
     states = torch.empty((heads, pattern.rows, 2), dtype=torch.float32, device=q.device)
     with on_device(pattern.device):
         stream = stream_of(pattern.device)
@@ -132,7 +214,7 @@ def _forward(rowptr, col, q, k, v, bias, scale, dropout, seed):
                 raise errors.ShapeError("Q and K have no features")
             return out, states
         learned = any(of is not None and of.requires_grad for of in (q, k, v, bias))
-        plan = pattern.attention(stream, heads, (features, values), NAMES[q.dtype], bias is not None, learned)
+        plan = pattern.attention(stream, kind, learned)
         q, k, v = _flat(q), _flat(k), _flat(v)
         bias = None if bias is None else bias.contiguous()
         given = _given(q, k, v, bias, scale, dropout, seed)
@@ -140,19 +222,21 @@ def _forward(rowptr, col, q, k, v, bias, scale, dropout, seed):
     return out, states
 
 
-def _backward(rowptr, col, q, k, v, bias, out, states, gradient, scale, dropout, seed):
+def _backward(rowptr, col, q, k, v, bias, out, states, gradient, scale, negative_slope, dropout, seed):
     pattern = pattern_of(rowptr, col, k.shape[0])
-    heads, features, values = _check(pattern, q, k, v, bias)
-    found = [torch.empty(of.shape, dtype=of.dtype, device=of.device) for of in (q, k, v)]
+    kind = _check(pattern, q, k, v, bias, negative_slope)
+    # Of additive scores all are of f32, as Q and K are.
+    found = [torch.empty(of.shape, dtype=q.dtype, device=of.device) for of in (q, k, v)]
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format) if bias is not None else q.new_empty(0)
     with on_device(pattern.device):
         stream = stream_of(pattern.device)
         if out.numel() == 0 or pattern.nnz == 0:
-            return (*(tensor.zero_() for tensor in found), of_bias)
-        plan = pattern.attention(stream, heads, (features, values), NAMES[q.dtype], bias is not None, True)
+            return (*(tensor.zero_().to(of.dtype) for tensor, of in zip(found, (q, k, v))), of_bias)
+        plan = pattern.attention(stream, kind, True)
         q, k, v = _flat(q), _flat(k), _flat(v)
         bias = None if bias is None else bias.contiguous()
-        read = _flat(out), _flat(gradient.to(q.dtype))
+        read = _flat(out), _flat(gradient.to(v.dtype))
+        of_v = v.dtype
         states = states.contiguous()
         plan.backward(
             stream,
@@ -162,11 +246,12 @@ def _backward(rowptr, col, q, k, v, bias, out, states, gradient, scale, dropout,
             [operand(_flat(matrix)) for matrix in found],
             None if bias is None else (of_bias.data_ptr(), of_bias.numel()),
         )
+        found[2] = found[2].to(of_v)
     return (*found, of_bias)
 
 
 def _setup(ctx, inputs, output):
-    rowptr, col, q, k, v, bias, ctx.scale, ctx.dropout, ctx.seed = inputs
+    rowptr, col, q, k, v, bias, *ctx.options = inputs
     out, states = output
     ctx.mark_non_differentiable(states)
     ctx.save_for_backward(rowptr, col, q, k, v, bias, out, states)
@@ -175,31 +260,39 @@ def _setup(ctx, inputs, output):
 def _gradients(ctx, gradient, _):
     needs = ctx.needs_input_grad
     rowptr, col, q, k, v, bias, out, states = ctx.saved_tensors
-    inputs = (rowptr, col, q, k, v, bias, out, states, gradient, ctx.scale, ctx.dropout, ctx.seed)
-    *found, of_bias = attention_backward_op(*inputs)
+    *found, of_bias = attention_backward_op(rowptr, col, q, k, v, bias, out, states, gradient, *ctx.options)
     found = [of if wanted else None for of, wanted in zip(found, needs[2:5])]
-    return None, None, *found, of_bias if needs[5] else None, None, None, None
+    return None, None, *found, of_bias if needs[5] else None, None, None, None, None
 
 
 def _no_more(ctx, *_):
     raise NotImplementedError("windrow.torch.graph_attention has no second derivatives")
 
 
-attention_op = Operator(
-    "attention(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? bias, float scale, float dropout, "
-    "SymInt seed) -> (Tensor, Tensor)",
-    _forward,
-    lambda rowptr, col, q, k, v, *_: (
-        q.new_empty((*q.shape[:-1], v.shape[-1])),
-        q.new_empty((q.shape[1] if q.dim() == 3 else 1, q.shape[0], 2), dtype=torch.float32),
-    ),
-    _setup,
-    _gradients,
-    (2, 3, 4, 5),
-)
+def _operator(name, cast):
+    """An operator of attention; autocast converts the operands `cast`."""
+    op = Operator(
+        f"{name}(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? bias, float scale, "
+        "float? negative_slope, float dropout, SymInt seed) -> (Tensor, Tensor)",
+        _forward,
+        lambda rowptr, col, q, k, v, *_: (
+            v.new_empty((*q.shape[:-1], v.shape[-1])),
+            q.new_empty((q.shape[1] if q.dim() == 3 else 1, q.shape[0], 2), dtype=torch.float32),
+        ),
+        _setup,
+        _gradients,
+        (2, 3, 4, 5),
+    )
+    register_autocast(op, cast)
+    return op
+
+
+attention_op = _operator("attention", {2, 3, 4})
+additive_attention_op = _operator("additive_attention", {4})
 attention_backward_op = Operator(
     "attention_backward(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor out, "
-    "Tensor states, Tensor gradient, float scale, float dropout, SymInt seed) -> (Tensor, Tensor, Tensor, Tensor)",
+    "Tensor states, Tensor gradient, float scale, float? negative_slope, float dropout, SymInt seed) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
     _backward,
     lambda rowptr, col, q, k, v, bias, *_: (
         *(of.new_empty(of.shape) for of in (q, k, v)),
@@ -209,4 +302,3 @@ attention_backward_op = Operator(
     _no_more,
     (2, 3, 4, 5, 6, 8),
 )
-register_autocast(attention_op, {2, 3, 4})

@@ -3,7 +3,7 @@
 import torch
 
 from windrow import errors
-from windrow.torch._attention import attend
+from windrow.torch._attention import attend, attend_additively
 from windrow.torch._csr import Csr, parts, plain
 from windrow.torch._device import capturing
 from windrow.torch._functions import check
@@ -82,6 +82,9 @@ class Graph:
 
     def attend(self, query, key, value, scale, dropout=0.0):
         return attend(self, query, key, value, scale, dropout)
+
+    def attend_additively(self, numbers, value, of_entry, negative_slope, dropout=0.0):
+        return attend_additively(self, numbers, value, of_entry, negative_slope, dropout)
 
     def attribute_sums(self, value, attributes):
         """For each row the sum of its entries' attributes `(entries, heads, features)`, times values `(heads, …)`."""

@@ -313,10 +313,12 @@ class Pattern(Indices):
             self.attended += 1
         return self.attended > self.cache.full_after
 
-    def attention(self, stream, heads, features, precision, biased, gradients):
-        """The plan of attention for heads of `(features, values)`."""
-        options = {"heads": heads, "columns": features[0], "value_columns": features[1]}
-        options.update(precision=precision, biased=biased)
+    def attention(self, stream, kind, gradients):
+        """The plan of attention `(heads, columns, value_columns, precision, biased, negative_slope)`.
+
+        The slope is that of additive scores, and None of products.
+        """
+        options = dict(zip(("heads", "columns", "value_columns", "precision", "biased", "negative_slope"), kind))
         return self._learning(raw.GraphAttention, "attention", options, gradients, stream)
 
     def aggregate(self, stream, kind, gradients):

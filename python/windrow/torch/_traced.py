@@ -8,7 +8,7 @@ import torch
 
 from windrow import errors
 from windrow.torch import _kernels
-from windrow.torch._attention import in_steps
+from windrow.torch._attention import additively_in_steps, in_steps
 from windrow.torch._csr import Csr
 from windrow.torch._graph import edges_of, graph_of, wide
 from windrow.torch._operator import Operator
@@ -42,6 +42,9 @@ class Traced:
 
     def attend(self, query, key, value, scale, dropout=0.0):
         return in_steps(self, query, key, value, scale, dropout)
+
+    def attend_additively(self, numbers, value, of_entry, negative_slope, dropout=0.0):
+        return additively_in_steps(self, numbers, value, of_entry, negative_slope, dropout)
 
     def attribute_sums(self, value, attributes):
         return spmm_op(*self._given(True), value, dense(attributes), "")

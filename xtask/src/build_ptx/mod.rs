@@ -35,14 +35,10 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     let toolchain = toolchain::find(workspace, committed_by(workspace).as_deref())?;
     eprintln!("device compiler: {} ({})", toolchain.version(), toolchain.origin());
     let mut files = BTreeSet::new();
-    for target in TARGETS {
-        let modules = target.modules();
-        if modules.is_empty() {
-            continue;
-        }
+    for (target, modules, texts) in build_all(workspace, &toolchain)? {
         let mut changed = Vec::new();
         let (mut entries, mut bytes) = (0, 0);
-        for (name, text) in build(workspace, &toolchain, target, &modules)? {
+        for (name, text) in texts {
             let path = target.file(workspace, &name);
             if arguments.check {
                 let committed = read(&path).map_err(|failure| {
@@ -79,12 +75,37 @@ fn committed_by(workspace: &Workspace) -> Option<String> {
     })
 }
 
+/// What is built for a target: its modules, and the text of each.
+type Built = (&'static Target, Modules, Vec<(String, String)>);
+/// The entries of each module.
+type Modules = BTreeMap<String, Vec<EntrySpec>>;
+
+/// Compiles for all targets at once: the compiler has one thread for each.
+fn build_all(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<Built>> {
+    let build_one = |target: &'static Target| -> Result<Built> {
+        let modules = target.modules();
+        let texts = build(workspace, toolchain, target, &modules)?;
+        Ok((target, modules, texts))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = TARGETS
+            .iter()
+            .filter(|target| !target.modules().is_empty())
+            .map(|target| scope.spawn(move || build_one(target)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
 /// The text of every module of a target, as it is committed.
 fn build(
     workspace: &Workspace,
     toolchain: &Toolchain,
     target: &Target,
-    modules: &BTreeMap<String, Vec<EntrySpec>>,
+    modules: &Modules,
 ) -> Result<Vec<(String, String)>> {
     let raw = compile(workspace, toolchain, target)?;
     let mut ptx = Ptx::parse(&raw)?;
@@ -92,7 +113,7 @@ fn build(
     refuse_unresolved(&ptx)?;
     number_locally(&mut ptx);
     let entries: Vec<EntrySpec> = modules.values().flatten().cloned().collect();
-    launch_bounds(&mut ptx, &entries)?;
+    launch_bounds(&mut ptx, &entries, target.arch)?;
     let header = header::write(toolchain.version(), target);
     let text = |(name, entries): (&String, &Vec<EntrySpec>)| {
         let text = format!("{header}{}", only(&ptx, entries));
@@ -127,8 +148,9 @@ fn drop_others(workspace: &Workspace, files: &BTreeSet<PathBuf>, check: bool) ->
 
 /// Runs the device compiler; returns its assembly text.
 fn compile(workspace: &Workspace, toolchain: &Toolchain, target: &Target) -> Result<String> {
-    let target_dir = workspace.target("device").join(toolchain.folder_name());
-    let assembly = target_dir.join(format!("{}.s", target.arch));
+    // One for each target: Cargo lets one build at a time into a folder.
+    let target_dir = workspace.target("device").join(toolchain.folder_name()).join(target.arch.name());
+    let assembly = target_dir.join("kernels.s");
     std::fs::create_dir_all(&target_dir).context(target_dir.display())?;
     if !assembly.is_file() {
         // Cargo does not know this file: with a crate it takes for fresh, nothing would write it again.

@@ -11,8 +11,8 @@ use windrow_kernels::Arch;
 /// capability 9.0 alone begin at a multiple of 64 bytes, as tensor maps must; the compiler knows no alignment above 16.
 ///
 /// # Errors
-/// If the module lacks an entry of the table, or has one that the table lacks.
-pub(crate) fn launch_bounds(ptx: &mut Ptx, entries: &[EntrySpec]) -> Result<()> {
+/// If the module, a text for `of`, lacks an entry of the table, or has one that the table lacks.
+pub(crate) fn launch_bounds(ptx: &mut Ptx, entries: &[EntrySpec], of: Arch) -> Result<()> {
     let found: BTreeSet<&str> =
         ptx.definitions(FunctionKind::Entry).map(|entry| entry.name.as_str()).collect();
     let wanted: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
@@ -34,8 +34,9 @@ pub(crate) fn launch_bounds(ptx: &mut Ptx, entries: &[EntrySpec]) -> Result<()> 
             }
         }
         function.signature.push(format!(".maxntid {}, 1, 1", entry.block_threads));
-        if entry.min_blocks > 0 {
-            function.signature.push(format!(".minnctapersm {}", entry.min_blocks));
+        let blocks = if of == Arch::Sm80 { entry.min_blocks } else { entry.min_blocks_from_sm90 };
+        if blocks > 0 {
+            function.signature.push(format!(".minnctapersm {blocks}"));
         }
     }
     Ok(())
@@ -164,16 +165,20 @@ mod tests {
 
     #[test]
     fn bounds_follow_the_parameters() {
-        let mut ptx = Ptx::parse(CALLS).expect("well formed");
-        launch_bounds(&mut ptx, &[spec("scale", 4)]).expect("tables agree");
-        let text = ptx.to_string();
-        assert!(text.contains("\n)\n.maxntid 128, 1, 1\n.minnctapersm 4\n{\n"), "{text}");
+        let entry = EntrySpec { min_blocks_from_sm90: 5, ..spec("scale", 4) };
+        for (of, blocks) in [(Arch::Sm80, 4), (Arch::Sm90, 5)] {
+            let mut ptx = Ptx::parse(CALLS).expect("well formed");
+            launch_bounds(&mut ptx, std::slice::from_ref(&entry), of).expect("tables agree");
+            let text = ptx.to_string();
+            let expected = format!("\n)\n.maxntid 128, 1, 1\n.minnctapersm {blocks}\n{{\n");
+            assert!(text.contains(&expected), "{text}");
+        }
     }
 
     #[test]
     fn no_minimum_of_blocks_unless_asked() {
         let mut ptx = Ptx::parse(CALLS).expect("well formed");
-        launch_bounds(&mut ptx, &[spec("scale", 0)]).expect("tables agree");
+        launch_bounds(&mut ptx, &[spec("scale", 0)], Arch::Sm80).expect("tables agree");
         assert!(!ptx.to_string().contains("minnctapersm"));
     }
 
@@ -181,7 +186,7 @@ mod tests {
     fn params_that_may_hold_a_tensor_map_are_aligned_for_it() {
         for (arch, expected) in [(Arch::Sm90, ".param .align 8 .b8"), (Arch::Sm90a, ".param .align 64 .b8")] {
             let mut ptx = Ptx::parse(CALLS).expect("well formed");
-            launch_bounds(&mut ptx, &[EntrySpec { arch, ..spec("scale", 0) }]).expect("tables agree");
+            launch_bounds(&mut ptx, &[EntrySpec { arch, ..spec("scale", 0) }], arch).expect("tables agree");
             assert!(ptx.to_string().contains(expected), "{ptx}");
         }
     }
@@ -189,7 +194,8 @@ mod tests {
     #[test]
     fn tables_that_differ_are_named() {
         let mut ptx = Ptx::parse(CALLS).expect("well formed");
-        let error = launch_bounds(&mut ptx, &[spec("axpy", 0)]).expect_err("neither has the other's entry");
+        let error = launch_bounds(&mut ptx, &[spec("axpy", 0)], Arch::Sm80)
+            .expect_err("neither has the other's entry");
         let text = error.to_string();
         assert!(text.contains("PTX [axpy]") && text.contains("table [scale]"), "{text}");
     }

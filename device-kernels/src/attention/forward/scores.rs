@@ -1,16 +1,58 @@
 //! The scores of a step and their weights.
 
-use windrow_simt::{HalfElement, Simt};
+use windrow_simt::{HalfElement, Simt, WARP};
 
 use super::{AttentionWindows, State, Step};
-use crate::attention::WindowForm;
 use crate::attention::sums::over_entries;
+use crate::attention::{ATTENTION_WARPS, WindowForm};
 use crate::element::Element;
 use crate::unroll::each;
+
+/// The lane's vectors of the rows that ask, as the second operand of products.
+pub(super) struct Query<const CHUNKS: usize> {
+    /// Not used where they are in shared memory.
+    vectors: [[u32; 4]; CHUNKS],
+    /// Byte at which shared memory has the first, if it has them; 512 from one to the next.
+    at: u32,
+}
 
 impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNKS: usize>
     AttentionWindows<E, W, CHUNKS>
 {
+    /// Whether vectors of the rows that ask are in shared memory: without, registers would let fewer blocks work.
+    const QUERY_SHARED: bool = W::SHARED && W::ROWS == 8 && CHUNKS == 4;
+    /// Bytes of them, of all warps.
+    pub(super) const QUERY_BYTES: u32 =
+        if Self::QUERY_SHARED { ATTENTION_WARPS * WARP * 16 * CHUNKS as u32 } else { 0 };
+
+    /// Keeps a lane's vectors.
+    ///
+    /// # Safety
+    /// A place of shared memory behind `SHARES` is this kernel's.
+    #[inline(always)]
+    pub(super) unsafe fn keep_query<S: Simt>(s: &S, vectors: [[u32; 4]; CHUNKS]) -> Query<CHUNKS> {
+        let at = Self::SHARES.end() + s.warp() * (WARP * 16 * CHUNKS as u32) + s.lane() * 16;
+        if Self::QUERY_SHARED {
+            // SAFETY: the caller's promise; the place is this lane's, which alone reads it.
+            each::<CHUNKS>(|chunk| unsafe { s.store_shared(at + 16 * WARP * chunk as u32, vectors[chunk]) });
+        }
+        Query { vectors, at }
+    }
+
+    /// Those of a chunk.
+    ///
+    /// # Safety
+    /// The lane has kept them.
+    #[inline(always)]
+    unsafe fn query_chunk<S: Simt>(s: &S, query: &Query<CHUNKS>, chunk: usize) -> [u32; 4] {
+        if Self::QUERY_SHARED {
+            // SAFETY: the caller's promise.
+            unsafe { s.load_shared(query.at + 16 * WARP * chunk as u32) }
+        } else {
+            query.vectors[chunk]
+        }
+    }
+
     /// `K·Qᵀ` of a step.
     ///
     /// # Safety
@@ -18,13 +60,15 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
     #[inline(always)]
     pub(super) unsafe fn scores<S: Simt>(
         s: &S,
-        query: &[[u32; 4]; CHUNKS],
+        query: &Query<CHUNKS>,
         [low, high]: &[[[u32; 4]; CHUNKS]; 2],
     ) -> [f32; 4] {
         // Two sums, so that a product waits for the last but one.
         let mut sums = [[0.0; 4]; 2];
         each::<CHUNKS>(|chunk| {
-            let (low, high, query) = (low[chunk], high[chunk], query[chunk]);
+            let (low, high) = (low[chunk], high[chunk]);
+            // SAFETY: the caller's promise.
+            let query = unsafe { Self::query_chunk(s, query, chunk) };
             each::<2>(|i| {
                 let a = [low[2 * i], high[2 * i], low[2 * i + 1], high[2 * i + 1]];
                 // SAFETY: the caller's promise.

@@ -3,7 +3,7 @@
 use windrow_simt::{GlobalPtr, HalfElement, Simt};
 
 use super::scores::mma;
-use super::{AttentionWindows, STEP, VECTOR};
+use super::{AttentionWindows, VECTOR};
 use crate::attention::{AttentionParams, WindowForm};
 use crate::element::Element;
 use crate::unroll::each;
@@ -25,11 +25,11 @@ pub(super) struct Values {
 }
 
 impl Values {
+    /// Rows from byte `at` on, a multiple of a row's.
     #[inline(always)]
-    pub(super) fn new<S: Simt, const CHUNKS: usize>(s: &S, p: &AttentionParams, head: u32) -> Self {
+    pub(super) fn new<S: Simt, const CHUNKS: usize>(s: &S, p: &AttentionParams, head: u32, at: u32) -> Self {
         let vectors = 4 * CHUNKS as u32;
         let (row, vector) = (s.lane() / vectors, s.lane() % vectors);
-        let at = s.warp() * STEP * vectors * 16;
         let place = |row: u32, vector: u32| {
             let mixed = vector ^ if CHUNKS == 1 { row / 2 % 4 } else { row % 8 };
             at + 16 * (row * vectors + mixed)

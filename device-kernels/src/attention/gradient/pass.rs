@@ -11,10 +11,11 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::{AttentionGradientParams, RowTerms, gradient_partial_floats};
 use crate::NO_SLOT;
-use crate::attention::{ATTENTION_WARPS, HeadMatrix};
+use crate::attention::ATTENTION_WARPS;
+use crate::attention::lanes::{Elements, Lanes};
+use crate::attention::scores::{Rectified, ScoreForm};
 use crate::element::{Element, Gather};
 use crate::kernel::Kernel;
-use crate::row_softmax::butterfly;
 use crate::unroll::each;
 use crate::variant::Variant;
 use crate::ways::{RowLists, RowWalk};
@@ -40,12 +41,12 @@ impl GradientPass for OverColumns {
     const OVER_COLUMNS: bool = true;
 }
 
-/// One instance: the pass, how rows are read, lanes across the width, and what each has of it, times a vector or an
-/// element.
-pub struct AttentionGradient<P, G, const LANES: u32, const PARTS: usize>(PhantomData<(P, G)>);
+/// One instance: how scores are made, the pass, how rows are read, lanes across the width, and what each has of it,
+/// times a vector or an element.
+pub struct AttentionGradient<C, P, G, const LANES: u32, const PARTS: usize>(PhantomData<(C, P, G)>);
 
-/// A lane's elements of two rows.
-type Pair<const PARTS: usize> = [[[f32; 8]; PARTS]; 2];
+/// A lane's elements of two rows; of a number, the first of them.
+type Pair<const PARTS: usize> = [Elements<PARTS>; 2];
 
 /// The entries of one row that a lane's group and its neighbours walk, and what they are multiplied by.
 struct Walk<const PARTS: usize> {
@@ -62,17 +63,24 @@ struct Fetched<G: Gather, const PARTS: usize> {
     /// The column, or over columns the row.
     other: u32,
     rows: [[G::Raw; PARTS]; 2],
+    /// Instead of the first row, where scores are additive.
+    number: f32,
     terms: RowTerms,
     bias: f32,
 }
 
-impl<P: GradientPass, G: Gather, const LANES: u32, const PARTS: usize> AttentionGradient<P, G, LANES, PARTS> {
+impl<C: ScoreForm, P: GradientPass, G: Gather, const LANES: u32, const PARTS: usize>
+    AttentionGradient<C, P, G, LANES, PARTS>
+{
     /// Columns that there is room for.
-    pub const WIDTH: u32 = LANES * G::WIDTH * PARTS as u32;
+    pub const WIDTH: u32 = Lanes::<G, LANES, PARTS>::WIDTH;
     /// Numbers from one sum of a block's warp to the next: they begin in different banks.
     const PITCH: u32 = Self::WIDTH + 8;
-    const VALID: () =
-        assert!(LANES.is_power_of_two() && LANES <= WARP, "a gathered row is read inside of a warp");
+
+    /// Whether a lane adds up an element of a gradient: of that of a number there is one.
+    const fn has(result: usize, part: usize, e: usize) -> bool {
+        (result as u32) < P::RESULTS && (result == 1 || !C::ADDITIVE || (part == 0 && e == 0))
+    }
 
     /// Byte of a warp's sum in shared memory.
     #[inline(always)]
@@ -81,13 +89,17 @@ impl<P: GradientPass, G: Gather, const LANES: u32, const PARTS: usize> Attention
     }
 }
 
-impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize> Kernel
-    for AttentionGradient<P, G, LANES, PARTS>
+impl<C, P, G, const LANES: u32, const PARTS: usize> Kernel for AttentionGradient<C, P, G, LANES, PARTS>
+where
+    C: ScoreForm,
+    P: GradientPass,
+    G: Gather<Element: Element<Sum = f32>>,
 {
     type Params = AttentionGradientParams;
     const FILE: &'static str = "attention/gradient/pass";
     const VARIANT: Variant = Variant::AttentionGradient {
         over_columns: P::OVER_COLUMNS,
+        additive: C::ADDITIVE,
         dtype: G::Element::DTYPE,
         vectors: G::VECTORS,
         width: Self::WIDTH,
@@ -100,7 +112,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionGradientParams) {
-        const { Self::VALID }
+        const { Lanes::<G, LANES, PARTS>::VALID }
         let (block, head) = (s.block_idx(), p.first_head + s.block_idx_y());
         // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets a
         // barrier of the block; a warp stays together, whichever rows its lanes have.
@@ -133,44 +145,12 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
     }
 }
 
-impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize>
-    AttentionGradient<P, G, LANES, PARTS>
+impl<C, P, G, const LANES: u32, const PARTS: usize> AttentionGradient<C, P, G, LANES, PARTS>
+where
+    C: ScoreForm,
+    P: GradientPass,
+    G: Gather<Element: Element<Sum = f32>>,
 {
-    /// The lane's first column of a part.
-    #[inline(always)]
-    fn column<S: Simt>(s: &S, part: usize) -> u32 {
-        (part as u32 * LANES + s.lane() % LANES) * G::WIDTH
-    }
-
-    /// The lane's part of a row; zeros beyond the last column.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is such a row.
-    #[inline(always)]
-    unsafe fn fetch<S: Simt>(s: &S, of: &HeadMatrix, head: u32, row: u32, part: usize) -> G::Raw {
-        let column = Self::column(s, part);
-        // SAFETY: the caller's promise; columns are a multiple of what a lane reads.
-        if column < of.columns { unsafe { G::fetch(s, of.first, of.at(head, row, column)) } } else { G::ZERO }
-    }
-
-    /// The sum over the lanes of a way of the products of two rows.
-    ///
-    /// # Safety
-    /// A collective of the full warp.
-    #[inline(always)]
-    unsafe fn product<S: Simt>(s: &S, a: &[[f32; 8]; PARTS], b: &[[f32; 8]; PARTS]) -> f32 {
-        let mut product = 0.0;
-        each::<PARTS>(|part| {
-            each::<8>(|e| {
-                if (e as u32) < G::WIDTH {
-                    product = s.fma(a[part][e], b[part][e], product);
-                }
-            });
-        });
-        // SAFETY: the caller's promise.
-        unsafe { butterfly::<S, LANES>(s, product, |a, b| a + b) }
-    }
-
     /// Reads the row that a warp walks the entries of, and over rows what its scores become weights by.
     ///
     /// # Safety
@@ -183,26 +163,26 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         // SAFETY: the caller's promise; only elements that are there are read.
         unsafe {
             each::<2>(|i| {
-                each::<PARTS>(|part| {
-                    own[i][part] = G::elements(s, Self::fetch(s, &p.own[i], head, row, part));
-                });
+                if i == 0 && C::ADDITIVE {
+                    own[0][0][0] = p.own[0].number(s, head, row);
+                } else {
+                    let raw = Lanes::<G, LANES, PARTS>::fetch(s, &p.own[i], head, row);
+                    own[i] = Lanes::<G, LANES, PARTS>::elements(s, raw);
+                }
             });
             if !P::OVER_COLUMNS {
                 let [max, sum] = s.load_readonly(p.states.at_wide(p.row_at(head, row)));
                 let mut out = [[0.0; 8]; PARTS];
-                each::<PARTS>(|part| {
-                    let column = Self::column(s, part);
-                    each::<8>(|e| {
-                        if (e as u32) < G::WIDTH && column < p.out.columns {
-                            let at = p.out.at(head, row, column + e as u32);
-                            out[part][e] = p.out.load(s, p.out_type, at);
-                        }
-                    });
+                Lanes::<G, LANES, PARTS>::each_element(|part, e| {
+                    let column = Lanes::<G, LANES, PARTS>::column(s, part);
+                    if column < p.out.columns {
+                        out[part][e] = p.out.load(s, p.out_type, p.out.at(head, row, column + e as u32));
+                    }
                 });
                 // Of a row without entries, or all of whose scores are minus infinity, no weight is anything but 0.
                 let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
                 let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-                terms = [base, inverse, Self::product(s, &own[1], &out), 0.0];
+                terms = [base, inverse, Lanes::<G, LANES, PARTS>::product(s, &own[1], &out), 0.0];
             }
         }
         Walk { head, of, own, terms }
@@ -217,7 +197,7 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         let mut sums = [[[0.0; 8]; PARTS]; 2];
         // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
         unsafe {
-            while walk.of.goes_on(s) {
+            while walk.of.goes_on() {
                 let [one, other] = walk.of.positions::<S, LANES>(s);
                 // Not in a loop: what is under way stays in registers.
                 let first = Self::gather(s, p, walk, one);
@@ -229,13 +209,11 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
             let mut mask = LANES;
             while mask < LANES * walk.of.ways {
                 each::<2>(|i| {
-                    each::<PARTS>(|part| {
-                        each::<8>(|e| {
-                            if (i as u32) < P::RESULTS && (e as u32) < G::WIDTH {
-                                let sum = sums[i][part][e];
-                                sums[i][part][e] = sum + f32::from_bits(s.shuffle_xor(sum.to_bits(), mask));
-                            }
-                        });
+                    Lanes::<G, LANES, PARTS>::each_element(|part, e| {
+                        if Self::has(i, part, e) {
+                            let sum = sums[i][part][e];
+                            sums[i][part][e] = sum + f32::from_bits(s.shuffle_xor(sum.to_bits(), mask));
+                        }
                     });
                 });
                 mask *= 2;
@@ -255,16 +233,19 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         walk: &Walk<PARTS>,
         position: u32,
     ) -> Fetched<G, PARTS> {
-        let rows = [[G::ZERO; PARTS]; 2];
-        let mut entry = Fetched { position, other: 0, rows, terms: walk.terms, bias: 0.0 };
+        let rows = [Lanes::<G, LANES, PARTS>::NONE; 2];
+        let mut entry = Fetched { position, other: 0, rows, number: 0.0, terms: walk.terms, bias: 0.0 };
         if position < walk.of.end {
             // SAFETY: the caller's promise; an entry names a row of what is gathered.
             unsafe {
                 entry.other = s.load_readonly(p.entries.at(position));
                 each::<2>(|i| {
-                    each::<PARTS>(|part| {
-                        entry.rows[i][part] = Self::fetch(s, &p.gathered[i], walk.head, entry.other, part);
-                    });
+                    let of = &p.gathered[i];
+                    if i == 0 && C::ADDITIVE {
+                        entry.number = of.number(s, walk.head, entry.other);
+                    } else {
+                        entry.rows[i] = Lanes::<G, LANES, PARTS>::fetch(s, of, walk.head, entry.other);
+                    }
                 });
                 if P::OVER_COLUMNS {
                     entry.terms = s.load_readonly(p.terms.at_wide(p.row_at(walk.head, entry.other)));
@@ -291,30 +272,41 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         entry: &Fetched<G, PARTS>,
         sums: &mut Pair<PARTS>,
     ) {
-        let mut elements = [[[0.0; 8]; PARTS]; 2];
-        each::<2>(|i| each::<PARTS>(|part| elements[i][part] = G::elements(s, entry.rows[i][part])));
+        let elements = |i: usize| Lanes::<G, LANES, PARTS>::elements(s, entry.rows[i]);
+        let rectified = p.rectified();
         // SAFETY: the caller's promise; the gradient of a bias is one lane's.
         unsafe {
-            let score = Self::product(s, &walk.own[0], &elements[0]);
-            let response = Self::product(s, &walk.own[1], &elements[1]);
+            let sum = walk.own[0][0][0] + entry.number + entry.bias;
+            let score = if C::ADDITIVE {
+                rectified.score(sum)
+            } else {
+                // Two roundings, as in the forward pass.
+                Lanes::<G, LANES, PARTS>::product(s, &walk.own[0], &elements(0)) * p.scale + entry.bias
+            };
+            let response = Lanes::<G, LANES, PARTS>::product(s, &walk.own[1], &elements(1));
             if entry.position >= walk.of.end {
                 return;
             }
             let [base, inverse, term, _] = entry.terms;
-            // Two roundings, as in the forward pass.
-            let score = score * p.scale + entry.bias;
             let weight = s.exp2((score - base) * LOG2_E) * inverse;
             let (row, column) =
                 if P::OVER_COLUMNS { (entry.other, walk.of.row) } else { (walk.of.row, entry.other) };
             let slope = weight * (p.dropped.kept(walk.head, row, column, response) - term);
-            each::<PARTS>(|part| G::accumulate(s, slope, entry.rows[0][part], &mut sums[0][part]));
+            let of_bias = if C::ADDITIVE {
+                let of_sum = slope * rectified.slope(sum);
+                sums[0][0][0] += of_sum;
+                p.scale * of_sum
+            } else {
+                Lanes::<G, LANES, PARTS>::accumulate(s, slope, entry.rows[0], &mut sums[0]);
+                slope
+            };
             if P::OVER_COLUMNS {
                 let kept = p.dropped.kept(walk.head, row, column, weight);
-                each::<PARTS>(|part| G::accumulate(s, kept, entry.rows[1][part], &mut sums[1][part]));
+                Lanes::<G, LANES, PARTS>::accumulate(s, kept, entry.rows[1], &mut sums[1]);
             } else if p.bias_gradient != GlobalPtr::NULL && s.lane().is_multiple_of(LANES) {
                 let to = p.bias_gradient.at_wide(p.bias.at(walk.head, entry.position));
                 let before = if p.adds_bias_gradient == 0 { 0.0 } else { s.load(to) };
-                s.store(to, before + slope);
+                s.store(to, before + of_bias);
             }
         }
     }
@@ -339,13 +331,12 @@ impl<P: GradientPass, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, 
         mut visit: impl FnMut(u32, u32, f32),
     ) {
         if walk.of.tells::<S, LANES>(s) {
+            let column = |part| Lanes::<G, LANES, PARTS>::column(s, part);
             each::<2>(|i| {
-                each::<PARTS>(|part| {
-                    each::<8>(|e| {
-                        if (i as u32) < P::RESULTS && (e as u32) < G::WIDTH {
-                            visit(i as u32, Self::column(s, part) + e as u32, sums[i][part][e]);
-                        }
-                    });
+                Lanes::<G, LANES, PARTS>::each_element(|part, e| {
+                    if (i as u32) < P::RESULTS {
+                        visit(i as u32, column(part) + e as u32, sums[i][part][e]);
+                    }
                 });
             });
         }
@@ -388,6 +379,10 @@ impl AttentionGradientParams {
             longest: self.longest,
             warp_rows_log2: self.warp_rows_log2,
         }
+    }
+
+    const fn rectified(&self) -> Rectified {
+        Rectified { scale: self.scale, negative_slope: self.negative_slope }
     }
 
     /// Where states and terms of a row are.

@@ -8,7 +8,7 @@ use windrow_kernels::output::OutputType;
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
-use super::{ELEMENT_WIDTHS, GpuAttention, GpuWindows, WIDTHS, width_for};
+use super::{GpuAttention, GpuWindows, width_by_rows};
 use crate::attention::operands::dropped_weights;
 use crate::attention::options::Dropout;
 use crate::device::{DeviceBuffer, Queue};
@@ -56,13 +56,12 @@ pub(in crate::attention) struct GradientOperands {
 
 /// The kernel of a pass, and the columns that it has room for.
 fn entry_of(
-    over_columns: bool,
+    [over_columns, additive, vectors]: [bool; 3],
     dtype: Dtype,
     columns: u32,
-    vectors: bool,
 ) -> Result<(&'static Entry, u32), DeviceError> {
-    let width = width_for(if vectors { &WIDTHS } else { &ELEMENT_WIDTHS }, columns);
-    let variant = Variant::AttentionGradient { over_columns, dtype, vectors, width };
+    let width = width_by_rows(additive, vectors, columns);
+    let variant = Variant::AttentionGradient { over_columns, additive, dtype, vectors, width };
     let entry =
         windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "attention_gradient" })?;
     Ok((entry, width))
@@ -88,7 +87,8 @@ impl GpuAttention {
     /// [`DeviceError::MissingEntry`] of a plan that was made without.
     fn passes(&self, aligned: bool) -> Result<[Pass<'_>; 2], DeviceError> {
         let pass = |windows, over_columns| -> Result<_, DeviceError> {
-            let (entry, width) = entry_of(over_columns, self.dtype, self.columns, aligned)?;
+            let of = [over_columns, self.scores.are_additive(), aligned];
+            let (entry, width) = entry_of(of, self.dtype, self.columns)?;
             Ok(Pass { windows, entry, width, results: if over_columns { 2 } else { 1 } })
         };
         let missing = || DeviceError::MissingEntry { name: "attention_gradient" };
@@ -235,6 +235,8 @@ impl GpuAttention {
             first_head: 0,
             adds_bias_gradient: 0,
             warp_rows_log2: warp_rows_log2(pass.entry, windows.entries.len(), windows.window_count),
+            negative_slope: self.scores.negative_slope(),
+            reserved: 0,
         };
         // One number for all heads is added to by one head after the other.
         let is_shared = params.bias_gradient != GlobalPtr::NULL && operands.bias.head == 0;

@@ -5,7 +5,8 @@ use windrow_formats::OutOfMemory;
 use windrow_formats::memory::{try_par_collect_ok, try_zeroed};
 use windrow_kernels::attention::DroppedWeights;
 
-use super::{Heads, HostAttention, HostBias, HostOperands};
+use super::scores::{HostScores, Place, product};
+use super::{Heads, HostAttention, HostOperands};
 use crate::attention::operands::dropped_weights;
 use crate::dense::{DenseMut, DenseRef};
 use crate::element::Element;
@@ -39,33 +40,17 @@ struct Terms {
 }
 
 /// Weights and slopes of single entries.
-struct Slopes<'a, T> {
-    scale: f64,
-    queries: Heads<'a, T>,
-    keys: Heads<'a, T>,
+struct Slopes<'a, T, S> {
+    scores: HostScores<'a, S>,
     values: Heads<'a, T>,
     gradients: Heads<'a, T>,
-    bias: HostBias<'a>,
     dropped: DroppedWeights,
     rows: usize,
     /// Of each row, heads slowest.
     terms: Vec<Terms>,
 }
 
-/// An entry of one head.
-#[derive(Clone, Copy)]
-struct Place {
-    head: usize,
-    row: usize,
-    column: usize,
-    position: usize,
-}
-
-fn product<A: Element, B: Element>(a: &[A], b: &[B]) -> f64 {
-    a.iter().zip(b).map(|(&a, &b)| a.to_f64() * b.to_f64()).sum()
-}
-
-impl<T: Element> Slopes<'_, T> {
+impl<T: Element, S: Element> Slopes<'_, T, S> {
     fn terms(&self, at: Place) -> Terms {
         self.terms[at.head * self.rows + at.row]
     }
@@ -73,8 +58,7 @@ impl<T: Element> Slopes<'_, T> {
     /// `exp(score − max) / Σ exp(score − max)`.
     fn weight(&self, at: Place) -> f64 {
         let Terms { base, inverse, .. } = self.terms(at);
-        let score = product(self.queries.row(at.head, at.row), self.keys.row(at.head, at.column));
-        (self.scale * score + self.bias.of(at.head, at.position) - base).exp() * inverse
+        (self.scores.of(at) - base).exp() * inverse
     }
 
     /// What becomes of a number that belongs to a weight.
@@ -94,10 +78,10 @@ impl<T: Element> Slopes<'_, T> {
 
 impl HostAttention<'_> {
     /// The gradients, in f64, each element rounded once; the same bits whatever the number of threads.
-    pub(in crate::attention) fn backward<T: Element, O: Element, R: Element>(
+    pub(in crate::attention) fn backward<T: Element, S: Element, O: Element, R: Element>(
         &self,
         scale: f32,
-        operands: &HostOperands<'_, T>,
+        operands: &HostOperands<'_, T, S>,
         forward: &HostForward<'_, T, O>,
         found: HostGradients<'_, R>,
     ) -> Result<(), OutOfMemory> {
@@ -116,22 +100,21 @@ impl HostAttention<'_> {
             })
         });
         let slopes = Slopes {
-            scale: f64::from(scale),
+            scores: self.scores(scale, operands),
             terms: try_par_collect_ok(terms, "the terms of rows")?,
-            queries: of(operands.q, q),
-            keys: of(operands.k, k),
             values: of(operands.v, v),
             gradients,
-            bias: self.bias(operands.bias),
             dropped: dropped_weights(operands.dropout),
             rows: out.rows,
         };
         let HostGradients { q: mut of_q, k: mut of_k, v: mut of_v, bias: of_bias } = found;
+        let one = [S::from_f64(1.0)];
         self.each_row(&mut of_q, q, |head, row, to| {
             let entries = pattern.row_range(row).map(|position| {
                 let column = pattern.col_indices()[position] as usize;
                 let at = Place { head, row, column, position };
-                (f64::from(scale) * slopes.slope(at), slopes.keys.row(head, column))
+                let (factor, of) = slopes.scores.of_query(at, &one);
+                (factor * slopes.slope(at), of)
             });
             add_up(entries, to)
         })?;
@@ -143,8 +126,10 @@ impl HostAttention<'_> {
             })
         };
         self.each_row(&mut of_k, k, |head, column, to| {
-            let of_entry =
-                |at: Place| (f64::from(scale) * slopes.slope(at), slopes.queries.row(head, at.row));
+            let of_entry = |at: Place| {
+                let (factor, of) = slopes.scores.of_key(at, &one);
+                (factor * slopes.slope(at), of)
+            };
             add_up(of_column(head, column).map(of_entry), to)
         })?;
         self.each_row(&mut of_v, v, |head, column, to| {
@@ -160,7 +145,10 @@ impl HostAttention<'_> {
                 let after = pattern.row_offsets().partition_point(|&begin| begin <= position as u64);
                 let column = pattern.col_indices()[position] as usize;
                 let heads = if shared { 0..options.heads } else { at / nnz..at / nnz + 1 };
-                let of_head = |head| slopes.slope(Place { head, row: after - 1, column, position });
+                let of_head = |head| {
+                    let at = Place { head, row: after - 1, column, position };
+                    slopes.scores.of_bias(at) * slopes.slope(at)
+                };
                 #[expect(clippy::cast_possible_truncation, reason = "rounded as documented")]
                 let sum = heads.map(of_head).sum::<f64>() as f32;
                 *to = sum;

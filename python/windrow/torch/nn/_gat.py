@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from windrow import errors
+from windrow.torch._attention import additive_weights
 from windrow.torch._csr import Matrix
 from windrow.torch.nn._conv import (
     Attended,
@@ -47,21 +48,17 @@ def gat_forward(
         target = (self.lin if shared else self.lin_dst)(pair[1]).view(-1, heads, channels)
     edges = edges_in(edge_index)
     graph = graph_for(edges, (target.shape[0], source.shape[0]), self.add_self_loops, self.flow)
-    # alpha_target[i] + alpha_source[j] for each entry: a product of (alpha_target, 1) and (1, alpha_source).
-    of_source = (source * self.att_src).sum(-1).float()
-    of_target = (target * self.att_dst).sum(-1).float()
-    left = torch.stack([of_target, torch.ones_like(of_target)], -1)
-    right = torch.stack([torch.ones_like(of_source), of_source], -1)
+    numbers = (target * self.att_dst).sum(-1).float(), (source * self.att_src).sum(-1).float()
     of_edges = None
     if edge_attr is not None and self.lin_edge is not None:
         of_edges = _scores_of_edges(self, graph, edges, edge_attr)
-    with torch.autocast(source.device.type, enabled=False):
-        scores = graph.sddmm(left, right)
-        if of_edges is not None:
-            scores = scores + of_edges
-        alpha = graph.softmax(F.leaky_relu(scores, self.negative_slope))
-    alpha = F.dropout(alpha, p=self.dropout, training=self.training)
-    out = graph.spmm(alpha, source)
+    if return_attention_weights:
+        alpha = additive_weights(graph, numbers, of_edges, self.negative_slope)
+        alpha = F.dropout(alpha, p=self.dropout, training=self.training)
+        out = graph.spmm(alpha, source)
+    else:
+        dropout = self.dropout if self.training else 0.0
+        out = graph.attend_additively(numbers, source, of_edges, self.negative_slope, dropout)
     out = out.reshape(-1, heads * channels) if self.concat else out.mean(dim=1)
     if res is not None:
         out = out + res
@@ -143,8 +140,9 @@ def _loop_attributes(graph, edges, attributes, fill):
 class GATConv(Conv):
     """Attention by additive scores, Veličković et al. 2018: `torch_geometric.nn.GATConv`.
 
-    Scores are a sampled product, weights a softmax over rows, both in f32; sums a product. No message is stored, and of
-    attributes of edges (`edge_dim`) only what they add to the scores of each head.
+    Scores, softmax and sums are one pass over the edges on a GPU, without dropout and where nobody asks for weights;
+    else a sampled product, a softmax over rows, both in f32, and a product. No message is stored, and of attributes of
+    edges (`edge_dim`) only what they add to the scores of each head.
     """
 
     def __init__(
