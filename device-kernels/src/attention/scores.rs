@@ -1,6 +1,6 @@
 //! How the score of an entry is made.
 
-use super::AttentionParams;
+use super::{AttentionGradientParams, AttentionParams};
 
 /// How scores are made: of products of rows, or of a number of the row and one of the column.
 pub trait ScoreForm: 'static {
@@ -43,6 +43,13 @@ impl Rectified {
 }
 
 impl AttentionParams {
+    #[inline(always)]
+    pub(super) const fn rectified(&self) -> Rectified {
+        Rectified { scale: self.scale, negative_slope: self.negative_slope }
+    }
+}
+
+impl AttentionGradientParams {
     #[inline(always)]
     pub(super) const fn rectified(&self) -> Rectified {
         Rectified { scale: self.scale, negative_slope: self.negative_slope }

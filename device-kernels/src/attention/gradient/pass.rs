@@ -13,7 +13,7 @@ use super::{AttentionGradientParams, RowTerms, gradient_partial_floats};
 use crate::NO_SLOT;
 use crate::attention::ATTENTION_WARPS;
 use crate::attention::lanes::{Elements, Lanes};
-use crate::attention::scores::{Rectified, ScoreForm};
+use crate::attention::scores::ScoreForm;
 use crate::element::{Element, Gather};
 use crate::kernel::Kernel;
 use crate::unroll::each;
@@ -379,10 +379,6 @@ impl AttentionGradientParams {
             longest: self.longest,
             warp_rows_log2: self.warp_rows_log2,
         }
-    }
-
-    const fn rectified(&self) -> Rectified {
-        Rectified { scale: self.scale, negative_slope: self.negative_slope }
     }
 
     /// Where states and terms of a row are.
