@@ -9,8 +9,8 @@ use windrow::{
 use windrow_testkit::{Comparison, Pattern, SplitMix64, Values};
 
 use crate::attention_case::{
-    Case, Scores, check, kind, kinds, lengths, long_rows, no_entries, no_rows, on_device, run, run_kind,
-    shared,
+    Case, Scores, check, kind, kinds, kinds_on_devices, lengths, long_rows, no_entries, no_rows, on_device,
+    run, run_kind, shared,
 };
 use crate::common::{by_turns, devices, report_missing_gpu};
 
@@ -116,9 +116,8 @@ fn what_is_not_finite_stays_in_its_rows() {
         };
         case.v[nan] = f32::NAN;
         case.v[infinite] = f32::INFINITY;
-        for (device, kind) in
-            devices().iter().flat_map(|device| kinds().into_iter().map(move |kind| (device, kind)))
-        {
+        for (device, kind) in &kinds_on_devices() {
+            let kind = *kind;
             let [got, _] = run_kind(&case.plan(kind, device), kind, &case, None);
             let [want, _] = run_kind(&clean.plan(kind, device), kind, &clean, None);
             for (head, row) in (0..2).flat_map(|head| (0..matrix.rows()).map(move |row| (head, row))) {
@@ -145,9 +144,8 @@ fn what_is_not_finite_stays_in_its_rows() {
 fn a_query_that_is_not_finite_spoils_its_row() {
     let mut case = Case::new("queries", &shared(), [1, 32, 32], Scores::Reals);
     (case.q[5 * 32], case.q[9 * 32 + 1]) = (f32::NAN, f32::INFINITY);
-    for (device, kind) in
-        devices().iter().flat_map(|device| kinds().into_iter().map(move |kind| (device, kind)))
-    {
+    for (device, kind) in &kinds_on_devices() {
+        let kind = *kind;
         let [got, _] = run_kind(&case.plan(kind, device), kind, &case, None);
         for (row, of_row) in got.chunks_exact(32).enumerate() {
             let expected = matches!(row, 5 | 9);
@@ -169,9 +167,8 @@ fn runs_and_heads_agree_to_the_bit() {
         let (q, k, v) = (part(&case.q), part(&case.k), part(&case.v));
         Case { q, k, v, ..Case::new("one", &long_rows(), [1, 32, 32], Scores::Reals) }
     };
-    for (device, kind) in
-        devices().iter().flat_map(|device| kinds().into_iter().map(move |kind| (device, kind)))
-    {
+    for (device, kind) in &kinds_on_devices() {
+        let kind = *kind;
         let plan = case.plan(kind, device);
         let [first, _] = run_kind(&plan, kind, &case, None);
         let [again, _] = run_kind(&plan, kind, &case, None);
@@ -196,9 +193,8 @@ fn dropout_is_the_same_everywhere() {
     let (want, other, none) = (cpu(dropout(0.4, 3)), cpu(dropout(0.4, 4)), cpu(None));
     assert_ne!(want, other);
     assert_eq!(cpu(dropout(0.0, 3)), none);
-    for (device, kind) in
-        devices().iter().flat_map(|device| kinds().into_iter().map(move |kind| (device, kind)))
-    {
+    for (device, kind) in &kinds_on_devices() {
+        let kind = *kind;
         let [got, _] = run_kind(&case.plan(kind, device), kind, &case, dropout(0.4, 3));
         for (got, want) in got.iter().zip(&want) {
             assert!((got - want).abs() <= 0.02, "{kind:?} on {device}: {got} instead of {want}");
@@ -217,9 +213,8 @@ fn dropout_is_the_same_everywhere() {
 #[test]
 fn results_of_16_bits() {
     let case = Case::new("narrow", &long_rows(), [2, 32, 24], Scores::Reals);
-    for (device, kind) in
-        devices().iter().flat_map(|device| kinds().into_iter().map(move |kind| (device, kind)))
-    {
+    for (device, kind) in &kinds_on_devices() {
+        let kind = *kind;
         if kind.precision != Precision::F16 {
             continue;
         }

@@ -7,6 +7,8 @@ use windrow::{
 };
 use windrow_testkit::{Comparison, Pattern, SplitMix64, UNIT_FMA, UNIT_MMA, Values};
 
+use crate::common::kernel_devices;
+
 /// A kind of plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Kind {
@@ -34,6 +36,15 @@ pub(crate) fn kinds() -> Vec<Kind> {
         }
     }
     kinds
+}
+
+/// All of them on the CPU and the GPU, and on the emulator under its schedules by turns.
+pub(crate) fn kinds_on_devices() -> Vec<(Device, Kind)> {
+    let on = |(turn, kind): (usize, Kind)| {
+        let devices = [Device::cpu()].into_iter().chain(kernel_devices(turn));
+        devices.map(move |device| (device, kind))
+    };
+    kinds().into_iter().enumerate().flat_map(on).collect()
 }
 
 /// What scores are like.
