@@ -81,6 +81,11 @@ impl AttentionScores {
         matches!(self, Self::Additive { .. })
     }
 
+    /// The slope of the rectifier at a sum, in f64; 1 of products.
+    pub(super) fn slope_at(self, sum: f64) -> f64 {
+        if sum > 0.0 { 1.0 } else { f64::from(self.negative_slope()) }
+    }
+
     /// As kernels take it.
     pub(super) const fn negative_slope(self) -> f32 {
         match self {

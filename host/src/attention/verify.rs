@@ -173,8 +173,8 @@ impl Reference<'_> {
             for (&q, &k) in query.iter().zip(k.row(head, column as usize)) {
                 let (term, of_term) = match form {
                     AttentionScores::DotProduct => (q * k, (q * k).abs()),
-                    AttentionScores::Additive { negative_slope } => {
-                        let slope = if q + k > 0.0 { 1.0 } else { f64::from(*negative_slope) };
+                    AttentionScores::Additive { .. } => {
+                        let slope = form.slope_at(q + k);
                         ((q + k) * slope, (q.abs() + k.abs()) * slope.abs().max(1.0))
                     }
                 };

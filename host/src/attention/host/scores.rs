@@ -28,11 +28,10 @@ pub(super) fn product<A: Element, B: Element>(a: &[A], b: &[B]) -> f64 {
 }
 
 impl<'a, S: Element> HostScores<'a, S> {
-    /// What additive scores are the rectified sum of, and the slope of the rectifier there.
-    fn sum(&self, at: Place, negative_slope: f32) -> [f64; 2] {
+    /// What additive scores are the rectified sum of.
+    fn sum(&self, at: Place) -> f64 {
         let numbers = self.queries.row(at.head, at.row).iter().chain(self.keys.row(at.head, at.column));
-        let sum = numbers.map(|&number| number.to_f64()).sum::<f64>() + self.bias.of(at.head, at.position);
-        [sum, if sum > 0.0 { 1.0 } else { f64::from(negative_slope) }]
+        numbers.map(|&number| number.to_f64()).sum::<f64>() + self.bias.of(at.head, at.position)
     }
 
     pub(super) fn of(&self, at: Place) -> f64 {
@@ -41,9 +40,9 @@ impl<'a, S: Element> HostScores<'a, S> {
                 let product = product(self.queries.row(at.head, at.row), self.keys.row(at.head, at.column));
                 self.scale * product + self.bias.of(at.head, at.position)
             }
-            AttentionScores::Additive { negative_slope } => {
-                let [sum, slope] = self.sum(at, negative_slope);
-                self.scale * (sum * slope)
+            AttentionScores::Additive { .. } => {
+                let sum = self.sum(at);
+                self.scale * (sum * self.form.slope_at(sum))
             }
         }
     }
@@ -52,7 +51,7 @@ impl<'a, S: Element> HostScores<'a, S> {
     pub(super) fn of_bias(&self, at: Place) -> f64 {
         match self.form {
             AttentionScores::DotProduct => 1.0,
-            AttentionScores::Additive { negative_slope } => self.scale * self.sum(at, negative_slope)[1],
+            AttentionScores::Additive { .. } => self.scale * self.form.slope_at(self.sum(at)),
         }
     }
 
