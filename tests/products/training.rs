@@ -3,7 +3,7 @@
 use crate::common::{devices, gpu, report_missing_gpu};
 use windrow::training::{
     Adam, ColumnSums, CrossEntropy, MIN_NORM, Moments, add_bias, add_bias_relu, normalize_rows,
-    normalize_rows_backward, normalize_rows_backward_on, relu, relu_backward, round_into,
+    normalize_rows_backward, normalize_rows_backward_on, relu, relu_backward, round_into, round_into_on,
 };
 use windrow::{
     Device, DeviceBuffer, DeviceMatrix, EmulatorSchedule, PlanError, TrainingError, Value, bf16, f16,
@@ -278,8 +278,21 @@ fn a_factor_on_the_device_gives_the_bits_of_the_number() {
         assert_ne!(elements(&by_place), before);
         let two = DeviceBuffer::from_slice(&device, &[0.7f32; 2]).unwrap();
         let error = normalize_rows_backward_on(&own, two.view(), normalized, &g, &mut by_place).unwrap_err();
-        let refused = matches!(error, TrainingError::Plan(PlanError::ValueCount { found: 2, .. }));
-        assert!(refused, "{error}");
+        let refused = |error: &TrainingError| {
+            matches!(error, TrainingError::Plan(PlanError::ValueCount { found: 2, .. }))
+        };
+        assert!(refused(&error), "{error}");
+        let x = place(&device, &x, shape);
+        let [mut by_number, mut by_place] = [(); 2].map(|()| place(&device, &before, shape));
+        round_into(0.7, &x, &mut by_number).unwrap();
+        round_into_on(&own, factor.view(), &x, &mut by_place).unwrap();
+        assert_eq!(bits(&elements(&by_place)), bits(&elements(&by_number)), "{device}");
+        let [mut by_number, mut by_place] = [(); 2].map(|()| place(&device, &[f16::ONE; 17 * 33], shape));
+        round_into(0.7, &x, &mut by_number).unwrap();
+        round_into_on(&own, factor.view(), &x, &mut by_place).unwrap();
+        assert_eq!(elements(&by_place), elements(&by_number), "{device}");
+        let error = round_into_on(&own, two.view(), &x, &mut by_place).unwrap_err();
+        assert!(refused(&error), "{error}");
     }
     report_missing_gpu("factors on the device", 1);
 }

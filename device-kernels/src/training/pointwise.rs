@@ -5,13 +5,14 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::{Extent, Matrix, QUAD, Quad};
 use crate::kernel::Kernel;
+use crate::row_softmax::times_factor;
 use crate::variant::Variant;
 
 /// Arguments of [`Pointwise`].
 ///
 /// # Obligations
 /// - those of [`Extent`], and of every [`Matrix`] that is there: `rows × cols`, `rounded` of 16-bit elements;
-/// - `bias` is null or has `cols` elements;
+/// - `bias` is null or has `cols` elements; `factor` is null, or a number that nothing writes meanwhile;
 /// - `out` may be `x`; nothing else overlaps what is written.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -26,6 +27,8 @@ pub struct PointwiseParams {
     pub rounded: Matrix,
     /// What is added to each row; or null.
     pub bias: GlobalPtr<f32>,
+    /// Another factor of `x`, of which only the device knows; null for 1.
+    pub factor: GlobalPtr<f32>,
     /// Rows and columns of all matrices.
     pub extent: Extent,
     /// Whether elements that are not above zero become zero.
@@ -38,7 +41,8 @@ pub struct PointwiseParams {
     pub reserved: u32,
 }
 
-/// The kernel: `y = scale·x + bias`, `max(y, 0)` if it rectifies, 0 where the gate is not above zero. A NaN stays one.
+/// The kernel: `y = scale·factor·x + bias`, `max(y, 0)` if it rectifies, 0 where the gate is not above zero. A NaN stays
+/// one.
 pub struct Pointwise;
 
 impl Kernel for Pointwise {
@@ -50,10 +54,12 @@ impl Kernel for Pointwise {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &PointwiseParams) {
+        // SAFETY: the factor is null or a number, by the obligations of the params.
+        let scale = unsafe { times_factor(s, p.scale, p.factor) };
         p.extent.each_quad(s, |quad| {
             // SAFETY: the quad is one of the matrices, which the params promise, and this thread's alone.
             unsafe {
-                let mut elements = p.x.load(s, quad).map(|x| p.scale * x);
+                let mut elements = p.x.load(s, quad).map(|x| scale * x);
                 let gate = if p.gate.is_there() { p.gate.load(s, quad) } else { [1.0; 4] };
                 if p.bias.address() != 0 {
                     let mut i = 0;

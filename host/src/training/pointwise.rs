@@ -13,6 +13,7 @@ use crate::element::Element;
 use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
+use crate::plan::{FACTOR, Scale};
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// `x ← x + b`: the one row of `bias` added to each row.
@@ -172,26 +173,31 @@ pub fn round_into<T: Element<Sum = f32>>(
     round_into_on(&from.device().stream(), scale, from, to)
 }
 
-/// [`round_into`] on a [`Stream`], for matrices in memory of any origin.
+/// [`round_into`] on a [`Stream`], for matrices in memory of any origin. The [`Scale`] is a number, or where one is on
+/// the device.
 ///
 /// # Errors
 /// Those of [`round_into`], and what is said of [streams](crate::training#streams).
 pub fn round_into_on<'a, T: Element<Sum = f32>>(
     on: &Stream,
-    scale: f32,
+    scale: impl Into<Scale<'a>>,
     from: impl Into<DeviceView<'a, f32>>,
     to: impl Into<DeviceViewMut<'a, T>>,
 ) -> Result<(), TrainingError> {
-    let (from, to) = (from.into(), to.into());
+    let (scale, from, to) = (scale.into(), from.into(), to.into());
     let shape = (from.rows(), from.cols());
     let mut operands = Operands::on(on, from.device())?;
     operands.reads("the matrix", from, shape)?;
     operands.writes("the rounded matrix", &to, shape)?;
+    if let Scale::At(factor) = scale {
+        operands.reads_array(FACTOR, factor, 1)?;
+    }
     if is_empty(from) {
         return Ok(());
     }
     if let Some(on) = operands.queued()? {
-        let (reading, written) = (PointwiseParams { scale, ..reading(from)? }, matrix(to.as_view())?);
+        let (scale, factor) = scale.on_device();
+        let (reading, written) = (PointwiseParams { scale, factor, ..reading(from)? }, matrix(to.as_view())?);
         let params = match T::PRECISION {
             Precision::F16 => PointwiseParams { rounded: written, ..reading },
             Precision::Bf16 => PointwiseParams { rounded: written, rounds_to_bf16: 1, ..reading },
@@ -201,6 +207,7 @@ pub fn round_into_on<'a, T: Element<Sum = f32>>(
         return unsafe { launch(&on, Variant::Pointwise, params.extent.threads(), &params) };
     }
     if let (Some(from), Some(to)) = (from.host(), to.into_host()) {
+        let scale = scale.on_host();
         rows_mut(to).for_each(|(r, row)| {
             row.iter_mut()
                 .zip(from.row(r))
@@ -218,6 +225,7 @@ fn reading(x: DeviceView<'_, f32>) -> Result<PointwiseParams, TrainingError> {
         out: Matrix::NONE,
         rounded: Matrix::NONE,
         bias: GlobalPtr::NULL,
+        factor: GlobalPtr::NULL,
         extent: extent(x)?,
         rectify: 0,
         rounds_to_bf16: 0,
