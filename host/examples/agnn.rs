@@ -5,7 +5,8 @@
 //! $ cargo run --release -p windrow --example agnn -- --device cpu --precision f32 --epochs 20    # a synthetic graph
 //! ```
 //!
-//! The model is in `common/agnn.rs`. On a GPU dense products are cuBLAS's, which must be there.
+//! Attention is computed in one pass; `--attention steps` computes it by a sampled product, a softmax and a product. The
+//! model is in `common/agnn`. On a GPU dense products are cuBLAS's, which must be there.
 
 mod common;
 
@@ -13,17 +14,24 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use common::agnn::Agnn;
+use common::agnn::{Way, one_pass, steps};
 use common::options::Options;
-use common::train;
+use common::stack;
+
+/// What it is told on the command line.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// How attention is computed.
+    #[arg(long, value_enum, default_value = "fused")]
+    attention: Way,
+}
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    train::main("agnn", &options, |graph, task| {
-        let tools = options.tools()?;
-        let device = tools.device.clone();
-        let model = Agnn::new(graph, task, &options.shape(), tools)?;
-        let reports = if options.reports { model.reports() } else { String::new() };
-        Ok((model, device, reports))
-    })
+    let Arguments { options, attention } = Arguments::parse();
+    match attention {
+        Way::Fused => stack::main::<one_pass::Layer>("agnn", &options, &options.shape()),
+        Way::Steps => stack::main::<steps::Layer>("agnn-steps", &options, &options.shape()),
+    }
 }

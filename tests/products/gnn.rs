@@ -1,7 +1,7 @@
 //! The models of the examples: gradients against finite differences of an f64 model, and training that learns.
 
 use crate::common::{devices, gpu, report_missing_gpu};
-use crate::example::agnn::Agnn;
+use crate::example::agnn::{Agnn, AgnnBySteps};
 use crate::example::data::{Task, TaskOptions};
 use crate::example::gcn::Gcn;
 use crate::example::gemm::{DenseMath, Form};
@@ -45,10 +45,10 @@ pub(crate) fn communities(n: u32, size: u32, within: u32) -> Csr<f32> {
 
 /// A matrix of f64, row after row.
 #[derive(Clone)]
-struct Dense {
-    rows: usize,
-    cols: usize,
-    data: Vec<f64>,
+pub(crate) struct Dense {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) data: Vec<f64>,
 }
 
 impl Dense {
@@ -56,11 +56,11 @@ impl Dense {
         Self { rows, cols, data: data.into_iter().map(f64::from).collect() }
     }
 
-    fn at(&self, r: usize, c: usize) -> f64 {
+    pub(crate) fn at(&self, r: usize, c: usize) -> f64 {
         self.data[r * self.cols + c]
     }
 
-    fn times(&self, other: &Self) -> Self {
+    pub(crate) fn times(&self, other: &Self) -> Self {
         let element = |i: usize| {
             let (r, c) = (i / other.cols, i % other.cols);
             (0..self.cols).map(|k| self.at(r, k) * other.at(k, c)).sum()
@@ -69,20 +69,20 @@ impl Dense {
         Self { rows: self.rows, cols: other.cols, data }
     }
 
-    fn map(&self, f: impl Fn(usize, usize, f64) -> f64) -> Self {
+    pub(crate) fn map(&self, f: impl Fn(usize, usize, f64) -> f64) -> Self {
         let data = self.data.iter().enumerate().map(|(i, &x)| f(i / self.cols, i % self.cols, x)).collect();
         Self { data, ..*self }
     }
 }
 
 /// A model in f64, on a dense matrix: nothing of it is windrow's.
-struct Reference<'a> {
-    adjacency: Dense,
+pub(crate) struct Reference<'a> {
+    pub(crate) adjacency: Dense,
     task: &'a Task,
 }
 
 impl<'a> Reference<'a> {
-    fn new(graph: &Csr<f32>, task: &'a Task) -> Self {
+    pub(crate) fn new(graph: &Csr<f32>, task: &'a Task) -> Self {
         let mut adjacency = Dense::of(graph.rows(), graph.rows(), vec![0.0; graph.rows() * graph.rows()]);
         for (r, (cols, _)) in graph.rows_iter().enumerate() {
             cols.iter().for_each(|&c| adjacency.data[r * graph.rows() + c as usize] = 1.0);
@@ -90,12 +90,12 @@ impl<'a> Reference<'a> {
         Self { adjacency, task }
     }
 
-    fn features(&self) -> Dense {
+    pub(crate) fn features(&self) -> Dense {
         Dense::of(self.task.labels.len(), self.task.width, self.task.features.iter().copied())
     }
 
     /// Mean cross-entropy over the nodes that are learned from.
-    fn loss(&self, logits: &Dense) -> f64 {
+    pub(crate) fn loss(&self, logits: &Dense) -> f64 {
         let of_row = |r: usize| {
             let row = &logits.data[r * logits.cols..][..logits.cols];
             row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[self.task.labels[r] as usize]
@@ -117,33 +117,33 @@ impl<'a> Reference<'a> {
         self.loss(&h)
     }
 
-    /// Loss of an AGNN with these parameters: weights, then the row of every layer's β.
+    /// Loss of an AGNN with these parameters: weight and β, layer after layer.
     fn agnn(&self, parameters: &[Dense]) -> f64 {
-        let (betas, weights) = parameters.split_last().unwrap();
+        let layers = parameters.len() / 2;
         let mut h = self.features();
-        for (l, weight) in weights.iter().enumerate() {
-            let z = h.times(weight);
+        for (l, layer) in parameters.chunks(2).enumerate() {
+            let (z, beta) = (h.times(&layer[0]), layer[1].data[0]);
             let dot = |i: usize, j: usize| (0..z.cols).map(|k| z.at(i, k) * z.at(j, k)).sum::<f64>();
             let norms: Vec<f64> = (0..z.rows).map(|i| dot(i, i).sqrt()).collect();
             let exp = self.adjacency.map(|i, j, edge| match edge {
                 0.0 => 0.0,
                 // A node whose features are all zero has no direction.
                 _ if norms[i] * norms[j] == 0.0 => 1.0,
-                _ => (betas.data[l] * dot(i, j) / (norms[i] * norms[j])).exp(),
+                _ => (beta * dot(i, j) / (norms[i] * norms[j])).exp(),
             });
             let sums: Vec<f64> = (0..z.rows).map(|i| (0..z.rows).map(|j| exp.at(i, j)).sum()).collect();
             let o = exp.map(|i, _, x| x / sums[i]).times(&z);
-            h = if l + 1 < weights.len() { o.map(|_, _, x| x.max(0.0)) } else { o };
+            h = if l + 1 < layers { o.map(|_, _, x| x.max(0.0)) } else { o };
         }
         self.loss(&h)
     }
 }
 
 /// The graph, task and shape of the gradient tests: three layers do all that five do.
-fn tiny(precision: Precision) -> (Csr<f32>, Task, Shape) {
+pub(crate) fn tiny(precision: Precision) -> (Csr<f32>, Task, Shape) {
     let graph = communities(30, 10, 2);
     let task = Task::new(&graph, TaskOptions { width: 5, classes: 3, noise: 1.0, seed: 4 }).unwrap();
-    (graph, task, Shape { widths: vec![5, 7, 7, 3], precision, seed: 9 })
+    (graph, task, Shape { widths: vec![5, 7, 7, 3], precision, heads: 1, seed: 9 })
 }
 
 fn values(
@@ -155,18 +155,26 @@ fn values(
 }
 
 /// Compares loss and all gradients with those of the reference: derivatives by central differences in f64.
-fn check_gradients<M: Model>(
+pub(crate) fn check_gradients<M: Model>(
     what: &str,
     training: &mut Training<M>,
     reference: impl Fn(&[Dense]) -> f64,
     tolerance: f64,
 ) {
-    // Away from where biases are zero and every β is 1.
+    // Away from where biases are zero and every β is 1. Zeros among other elements are none that are learned.
     let mut random = windrow_testkit::SplitMix64::new(21);
+    let mut learned = Vec::new();
     for parameter in training.model.parameters() {
         let (rows, cols) = (parameter.value.rows(), parameter.value.cols());
-        let moved: Vec<f32> =
-            parameter.value.download().unwrap().into_iter().map(|x| x + 0.2 * random.real()).collect();
+        let mut moved = parameter.value.download().unwrap();
+        let all = moved.iter().all(|&x| x == 0.0);
+        let those: Vec<bool> = moved.iter().map(|&x| all || x != 0.0).collect();
+        moved
+            .iter_mut()
+            .zip(&those)
+            .filter(|(_, those)| **those)
+            .for_each(|(x, _)| *x += 0.2 * random.real());
+        learned.push(those);
         parameter.value.copy_from(DenseRef::packed(&moved, rows, cols).unwrap()).unwrap();
     }
     training.gradients().unwrap();
@@ -176,8 +184,15 @@ fn check_gradients<M: Model>(
     assert!((loss - want).abs() <= tolerance * want, "{what}: loss {loss} instead of {want}");
     let mut moved = 0;
     for (p, gradient) in gradients.iter().enumerate() {
-        let largest = gradient.data.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+        // Single numbers, one of each layer, are compared as if they were a row.
+        let alike = |other: &usize| *other == p || gradients[*other].data.len() * gradient.data.len() == 1;
+        let alike = (0..gradients.len()).filter(alike).flat_map(|other| &gradients[other].data);
+        let largest = alike.fold(0.0f64, |most, x| most.max(x.abs()));
         for (i, &got) in gradient.data.iter().enumerate() {
+            if !learned[p][i] {
+                assert_eq!(got, 0.0, "{what}: parameter {p}, element {i}");
+                continue;
+            }
             let step = 1e-6;
             let value = parameters[p].data[i];
             parameters[p].data[i] = value + step;
@@ -194,7 +209,7 @@ fn check_gradients<M: Model>(
             moved += usize::from(want.abs() > 3.0 * bound);
         }
     }
-    let elements: usize = gradients.iter().map(|gradient| gradient.data.len()).sum();
+    let elements = learned.iter().flatten().filter(|&&those| those).count();
     assert!(
         2 * moved > elements,
         "{what}: {moved} of {elements} gradients are beyond what would pass for zero"
@@ -222,10 +237,15 @@ fn gradients_of_gcn_are_those_of_its_loss() {
     report_missing_gpu("gradients of GCN", TOLERANCES.len());
 }
 
+/// Those of them that attention in one pass has.
+pub(crate) fn one_pass_tolerances() -> impl Iterator<Item = (Precision, f64)> {
+    TOLERANCES.into_iter().filter(|(precision, _)| *precision != Precision::Tf32)
+}
+
 #[test]
 fn gradients_of_agnn_are_those_of_its_loss() {
     for device in devices() {
-        for (precision, tolerance) in TOLERANCES {
+        for (precision, tolerance) in one_pass_tolerances() {
             let Some(tools) = tools(Lane::own(&device)) else { continue };
             let (graph, task, shape) = tiny(precision);
             let reference = Reference::new(&graph, &task);
@@ -235,17 +255,62 @@ fn gradients_of_agnn_are_those_of_its_loss() {
             check_gradients(&what, &mut training, |p| reference.agnn(p), tolerance);
         }
     }
-    report_missing_gpu("gradients of AGNN", TOLERANCES.len());
+    report_missing_gpu("gradients of AGNN", one_pass_tolerances().count());
+}
+
+#[test]
+fn gradients_of_agnn_by_steps_are_those_of_its_loss() {
+    for device in devices() {
+        for (precision, tolerance) in TOLERANCES {
+            let Some(tools) = tools(Lane::own(&device)) else { continue };
+            let (graph, task, shape) = tiny(precision);
+            let reference = Reference::new(&graph, &task);
+            let model = AgnnBySteps::new(&graph, &task, &shape, tools).unwrap();
+            let mut training = Training::new(model, &task, &device, 0.01).unwrap();
+            let what = format!("AGNN by steps in {precision} on {device}");
+            check_gradients(&what, &mut training, |p| reference.agnn(p), tolerance);
+        }
+    }
+    report_missing_gpu("gradients of AGNN by steps", TOLERANCES.len());
+}
+
+/// Both ways to attention train alike: losses of twenty epochs, in f32, each within 2⁻¹⁴ of the other's.
+#[test]
+fn both_ways_of_agnn_have_the_same_losses() {
+    let graph = communities(300, 30, 6);
+    let task = Task::new(&graph, TaskOptions { width: 16, classes: 6, noise: 2.0, seed: 5 }).unwrap();
+    let shape = Shape { widths: vec![16, 24, 24, 6], precision: Precision::F32, heads: 1, seed: 3 };
+    fn losses<M: Model>(model: M, task: &Task, device: &Device) -> Vec<f32> {
+        let (mut training, mut losses) = (Training::new(model, task, device, 0.01).unwrap(), Vec::new());
+        let told = |_: usize, training: &Training<M>| {
+            losses.push(training.outcome()?.loss);
+            Ok(())
+        };
+        training.run(20, told).unwrap();
+        losses
+    }
+    for device in [Device::cpu()].into_iter().chain(gpu()) {
+        let made = |tools: Tools| Agnn::new(&graph, &task, &shape, tools).unwrap();
+        let Some(one_pass) = tools(Lane::own(&device)).map(made) else { continue };
+        let by_steps = tools(Lane::own(&device)).unwrap();
+        let by_steps = AgnnBySteps::new(&graph, &task, &shape, by_steps).unwrap();
+        let (found, want) = (losses(one_pass, &task, &device), losses(by_steps, &task, &device));
+        assert!(want[19] < 0.7 * want[0], "{want:?}");
+        for (found, want) in found.iter().zip(&want) {
+            assert!((found - want).abs() <= 6.2e-5 * want, "{found} instead of {want} on {device}");
+        }
+    }
+    report_missing_gpu("losses of both ways of AGNN", 1);
 }
 
 /// Trains a model of five layers; loss at the beginning and at the end, and shares of nodes that are predicted right.
-fn learn<M: Model>(
+pub(crate) fn learn<M: Model>(
     (graph, task): (&Csr<f32>, &Task),
     device: &Device,
     make: impl FnOnce(Tools, &Shape) -> M,
     (precision, epochs): (Precision, usize),
 ) -> Option<([f32; 2], [f64; 2])> {
-    let shape = Shape { widths: vec![16, 24, 24, 24, 24, 6], precision, seed: 3 };
+    let shape = Shape { widths: vec![16, 24, 24, 24, 24, 6], precision, heads: 1, seed: 3 };
     let model = make(tools(Lane::own(device))?, &shape);
     let mut training = Training::new(model, task, device, 0.01).unwrap();
     let first = training.evaluate().unwrap().loss;
@@ -344,6 +409,9 @@ fn dense_products_are_exact_for_whole_numbers() {
                 let want = |i: usize| (0..k).map(|t| a[i / n * k + t] * b[t * n + i % n]).sum::<f32>();
                 let want: Vec<f32> = (0..m * n).map(want).collect();
                 assert_eq!(c.download().unwrap(), want, "{m} × {n} × {k}, {form:?} on {device}");
+                gemm.run_into(form, [&a_there, &b_there], 1.0, &mut c).unwrap();
+                let twice: Vec<f32> = want.iter().map(|x| 2.0 * x).collect();
+                assert_eq!(c.download().unwrap(), twice, "{m} × {n} × {k}, {form:?} added on {device}");
                 assert!(
                     gemm.run(form, &a_there, &b_there, &mut DeviceMatrix::zeros(&device, m, n + 1).unwrap())
                         .is_err()

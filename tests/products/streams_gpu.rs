@@ -11,7 +11,7 @@ use windrow::{
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
 use crate::common::{Setup, gpu, report_missing_gpu};
-use crate::example::agnn::Agnn;
+use crate::example::agnn::{Agnn, AgnnBySteps};
 use crate::example::data::{Task, TaskOptions};
 use crate::example::gcn::Gcn;
 use crate::example::lane::Lane;
@@ -243,14 +243,14 @@ fn trained<M: Model>(model: M, task: &Task, device: &Device, captured: bool) -> 
     found.into_iter().map(f32::to_bits).collect()
 }
 
-/// A step of a GCN and of an AGNN of five layers, forward, backward and Adam: captured once, launched ten times.
+/// A step of a GCN and of both ways of an AGNN of five layers, forward, backward and Adam: captured once, launched ten times.
 #[test]
 fn ten_launches_of_a_captured_step_have_the_bits_of_ten_steps() {
-    let Some(device) = gpu() else { return report_missing_gpu("captured steps of models", 4) };
+    let Some(device) = gpu() else { return report_missing_gpu("captured steps of models", 6) };
     let graph = communities(1200, 40, 12);
     let task = Task::new(&graph, TaskOptions { width: 16, classes: 6, noise: 2.0, seed: 5 }).unwrap();
     for precision in [Precision::F32, Precision::F16] {
-        let shape = Shape { widths: vec![16, 24, 24, 24, 24, 6], precision, seed: 3 };
+        let shape = Shape { widths: vec![16, 24, 24, 24, 24, 6], precision, heads: 1, seed: 3 };
         let gcn = |lane: Lane, captured: bool| {
             let model = Gcn::new(&graph, &task, &shape, tools(lane)?).unwrap();
             Some(trained(model, &task, &device, captured))
@@ -259,9 +259,13 @@ fn ten_launches_of_a_captured_step_have_the_bits_of_ten_steps() {
             let model = Agnn::new(&graph, &task, &shape, tools(lane)?).unwrap();
             Some(trained(model, &task, &device, captured))
         };
+        let by_steps = |lane: Lane, captured: bool| {
+            let model = AgnnBySteps::new(&graph, &task, &shape, tools(lane)?).unwrap();
+            Some(trained(model, &task, &device, captured))
+        };
         /// Trains a model on a lane, captured or not: its parameters' bits.
         type Train<'a> = &'a dyn Fn(Lane, bool) -> Option<Vec<u32>>;
-        let models: [(&str, Train<'_>); 2] = [("GCN", &gcn), ("AGNN", &agnn)];
+        let models: [(&str, Train<'_>); 3] = [("GCN", &gcn), ("AGNN", &agnn), ("AGNN by steps", &by_steps)];
         for (name, train) in models {
             // SAFETY: `Training` waits for its work before it is gone, and after each epoch.
             let alone = || unsafe { Lane::alone(&device).unwrap() };

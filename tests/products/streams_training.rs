@@ -282,23 +282,21 @@ fn a_step_of_five_layers_has_the_same_bits_on_any_stream() {
     let epochs = 2;
     for device in devices() {
         for precision in [Precision::F32, Precision::F16] {
-            let shape = Shape { widths: vec![6, 9, 9, 9, 9, 3], precision, seed: 9 };
-            let gcn = |lane: Lane| {
-                train(lane, (&task, epochs), |tools| Gcn::new(&graph, &task, &shape, tools).unwrap())
+            let shape = Shape { widths: vec![6, 9, 9, 9, 9, 3], precision, heads: 1, seed: 9 };
+            let on_streams = |name: &str, trained: &dyn Fn(Lane) -> Option<Vec<u32>>| {
+                let want = trained(Lane::own(&device));
+                assert_eq!(
+                    trained(Lane::beside(&device).unwrap()),
+                    want,
+                    "{name} in {precision} on {device}"
+                );
+                // SAFETY: `Training` waits for its work before it is gone, and `train` before it looks at anything.
+                let alone = unsafe { Lane::alone(&device).unwrap() };
+                assert_eq!(trained(alone), want, "{name} alone in {precision} on {device}");
             };
-            let want = gcn(Lane::own(&device));
-            assert_eq!(gcn(Lane::beside(&device).unwrap()), want, "GCN in {precision} on {device}");
-            // SAFETY: `Training` waits for its work before it is gone, and `train` before it looks at anything.
-            let alone = unsafe { Lane::alone(&device).unwrap() };
-            assert_eq!(gcn(alone), want, "GCN alone in {precision} on {device}");
-            let agnn = |lane: Lane| {
-                train(lane, (&task, epochs), |tools| Agnn::new(&graph, &task, &shape, tools).unwrap())
-            };
-            let want = agnn(Lane::own(&device));
-            assert_eq!(agnn(Lane::beside(&device).unwrap()), want, "AGNN in {precision} on {device}");
-            // SAFETY: as above.
-            let alone = unsafe { Lane::alone(&device).unwrap() };
-            assert_eq!(agnn(alone), want, "AGNN alone in {precision} on {device}");
+            let data = (&task, epochs);
+            on_streams("GCN", &|lane| train(lane, data, |t| Gcn::new(&graph, &task, &shape, t).unwrap()));
+            on_streams("AGNN", &|lane| train(lane, data, |t| Agnn::new(&graph, &task, &shape, t).unwrap()));
         }
     }
     report_missing_gpu("steps of models on streams", 4);
@@ -308,7 +306,7 @@ fn a_step_of_five_layers_has_the_same_bits_on_any_stream() {
 fn graphs_are_refused_where_there_are_none() {
     let graph = communities(30, 10, 2);
     let task = Task::new(&graph, TaskOptions { width: 5, classes: 3, noise: 1.0, seed: 4 }).unwrap();
-    let shape = Shape { widths: vec![5, 3], precision: Precision::F32, seed: 9 };
+    let shape = Shape { widths: vec![5, 3], precision: Precision::F32, heads: 1, seed: 9 };
     let device = Device::cpu();
     // SAFETY: as above.
     let lane = || unsafe { Lane::alone(&device).unwrap() };

@@ -12,11 +12,18 @@ pub(crate) enum Work {
     Softmax,
     /// New values for plans.
     Values,
+    /// Attention in one pass, and its gradients.
+    Attention,
 }
 
 impl Work {
-    pub(crate) const ALL: [(Self, &'static str); 4] =
-        [(Self::Spmm, "spmm"), (Self::Sddmm, "sddmm"), (Self::Softmax, "softmax"), (Self::Values, "values")];
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
+        (Self::Spmm, "spmm"),
+        (Self::Sddmm, "sddmm"),
+        (Self::Softmax, "softmax"),
+        (Self::Values, "values"),
+        (Self::Attention, "attention"),
+    ];
 }
 
 /// Marks around the sparse work of an epoch, if it is asked for: marks take time themselves.

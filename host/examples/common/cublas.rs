@@ -70,8 +70,8 @@ impl CuBlas {
         Ok(cublas)
     }
 
-    /// Queues `C[m×n] ← A·B` with `k` terms for each element, and the operand transposed that `form` says; the caller
-    /// has compared the shapes.
+    /// Queues `C[m×n] ← A·B + beta·C` with `k` terms for each element, and the operand transposed that `form` says; the
+    /// caller has compared the shapes.
     ///
     /// # Errors
     /// If a size does not fit 31 bits, or the library refuses.
@@ -80,7 +80,7 @@ impl CuBlas {
         form: Form,
         (m, n, k): (usize, usize, usize),
         [a, b]: [&DeviceMatrix<f32>; 2],
-        c: &mut DeviceMatrix<f32>,
+        (beta, c): (f32, &mut DeviceMatrix<f32>),
     ) -> Result<()> {
         if m == 0 || n == 0 || k == 0 {
             return Err("cuBLAS multiplies no empty matrices".into());
@@ -93,7 +93,7 @@ impl CuBlas {
             false => cb::cublasOperation_t::CUBLAS_OP_N,
             true => cb::cublasOperation_t::CUBLAS_OP_T,
         };
-        let (alpha, beta) = (1.0f32, 0.0f32);
+        let alpha = 1.0f32;
         let real = cb::cudaDataType::CUDA_R_32F;
         // The library's matrices are column-major: to it these are the transposes, and Cᵀ = Bᵀ·Aᵀ.
         // SAFETY: the handle is live; the operands are f32 matrices of these shapes on its device, `C` borrowed for

@@ -134,6 +134,20 @@ impl Gemm {
         b: &DeviceMatrix<f32>,
         c: &mut DeviceMatrix<f32>,
     ) -> Result<()> {
+        self.run_into(form, [a, b], 0.0, c)
+    }
+
+    /// `C ← A·B + beta·C`; with a `beta` of 0 what is in `C` does not matter.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(crate) fn run_into(
+        &self,
+        form: Form,
+        [a, b]: [&DeviceMatrix<f32>; 2],
+        beta: f32,
+        c: &mut DeviceMatrix<f32>,
+    ) -> Result<()> {
         let shape = |matrix: &DeviceMatrix<f32>, transposed: bool| match transposed {
             false => (matrix.rows(), matrix.cols()),
             true => (matrix.cols(), matrix.rows()),
@@ -145,10 +159,10 @@ impl Gemm {
             return Err(format!("{m} × {k} times {k_of_b} × {n} is no {rows} × {cols}").into());
         }
         match self {
-            Self::CuBlas(cublas) => cublas.run(form, (m, n, k), [a, b], c),
+            Self::CuBlas(cublas) => cublas.run(form, (m, n, k), [a, b], (beta, c)),
             Self::Host(stream) => {
                 stream.synchronize()?;
-                on_host(form, (m, n, k), [a, b], c)
+                on_host(form, (m, n, k), [a, b], (beta, c))
             }
         }
     }
@@ -159,12 +173,12 @@ fn on_host(
     form: Form,
     (m, n, k): (usize, usize, usize),
     [a, b]: [&DeviceMatrix<f32>; 2],
-    c: &mut DeviceMatrix<f32>,
+    (beta, c): (f32, &mut DeviceMatrix<f32>),
 ) -> Result<()> {
     let (a_elements, b_elements) = (elements(a)?, elements(b)?);
     let a = Factor::new(&dense(a, &a_elements)?, form == Form::First);
     let b = Factor::new(&dense(b, &b_elements)?, form == Form::Second);
-    let product = match form {
+    let mut product = match form {
         // Few elements, many terms: parts of the sums side by side, then added in order.
         Form::First => {
             let part = |first: usize| {
@@ -191,6 +205,9 @@ fn on_host(
             product
         }
     };
+    if beta != 0.0 {
+        product.iter_mut().zip(c.download()?).for_each(|(product, c)| *product += beta * c);
+    }
     Ok(c.copy_from(DenseRef::packed(&product, m, n)?)?)
 }
 

@@ -1,8 +1,9 @@
-//! What the examples share: a graph and classes for its nodes, dense products, three models, and the training loop.
+//! What the examples share: a graph and classes for its nodes, dense products, models, and the training loop.
 
 #![allow(dead_code, reason = "each example is a crate of its own and uses a part of this")]
 
 pub(crate) mod agnn;
+pub(crate) mod attention;
 pub(crate) mod capture;
 pub(crate) mod clock;
 pub(crate) mod cublas;
@@ -14,6 +15,7 @@ pub(crate) mod lane;
 pub(crate) mod mlp;
 pub(crate) mod model;
 pub(crate) mod options;
+pub(crate) mod stack;
 pub(crate) mod stress;
 pub(crate) mod train;
 

@@ -1,4 +1,4 @@
-//! What both examples are told on the command line.
+//! What the examples that train are told on the command line.
 
 use std::path::PathBuf;
 
@@ -114,7 +114,7 @@ impl Options {
         if self.layers > 0 {
             widths[self.layers] = self.classes;
         }
-        Shape { widths, precision: self.precision, seed: self.seed }
+        Shape { widths, precision: self.precision, heads: 1, seed: self.seed }
     }
 
     /// The device and what it computes dense products with.

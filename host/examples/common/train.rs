@@ -226,7 +226,7 @@ fn run<M: Model>(
     if talks && options.reports {
         writeln!(out, "{reports}")?;
     }
-    let preprocessing_s = model.preprocessing_s();
+    let (preprocessing_s, heads) = (model.preprocessing_s(), model.heads());
     let mut training = Training::new(model, &task, &device, options.learning_rate)?;
     let every = options.every.max(1);
     let times = training.run(options.epochs, |epoch, training| {
@@ -306,6 +306,7 @@ fn run<M: Model>(
         "layers": layers,
         "features": features,
         "hidden": hidden,
+        "heads": heads,
         "classes": classes,
         "precision": precision.to_string(),
         "dense": format!("{:?}", options.dense).to_lowercase(),
