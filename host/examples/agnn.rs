@@ -18,7 +18,7 @@ use common::agnn::{Way, one_pass, steps};
 use common::options::Options;
 use common::stack;
 
-/// What it is told on the command line.
+// The documentation of `Options` is the program's help.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(flatten)]

@@ -152,7 +152,7 @@
 //! ```
 //!
 //! [`training`] has the few dense operations that training a graph neural network needs beside these; the examples
-//! `gcn` and `agnn` train models of five layers on any graph, forward and backward.
+//! `gcn`, `agnn`, `gat` and `graph_transformer` train models of five layers on any graph, forward and backward.
 //!
 //! # Tensors
 //!

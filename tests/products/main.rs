@@ -28,6 +28,7 @@ mod example;
 mod files;
 mod fuzz;
 mod gnn;
+mod gnn_attention;
 mod matricized_rows;
 mod memory_limits;
 mod merge_path;

@@ -13,7 +13,9 @@ use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 use crate::common::{Setup, gpu, report_missing_gpu};
 use crate::example::agnn::{Agnn, AgnnBySteps};
 use crate::example::data::{Task, TaskOptions};
+use crate::example::gat::Gat;
 use crate::example::gcn::Gcn;
+use crate::example::graph_transformer::GraphTransformer;
 use crate::example::lane::Lane;
 use crate::example::model::{Model, Shape};
 use crate::example::train::Training;
@@ -243,10 +245,10 @@ fn trained<M: Model>(model: M, task: &Task, device: &Device, captured: bool) -> 
     found.into_iter().map(f32::to_bits).collect()
 }
 
-/// A step of a GCN and of both ways of an AGNN of five layers, forward, backward and Adam: captured once, launched ten times.
+/// A step of each model of five layers, forward, backward and Adam: captured once, launched ten times.
 #[test]
 fn ten_launches_of_a_captured_step_have_the_bits_of_ten_steps() {
-    let Some(device) = gpu() else { return report_missing_gpu("captured steps of models", 6) };
+    let Some(device) = gpu() else { return report_missing_gpu("captured steps of models", 10) };
     let graph = communities(1200, 40, 12);
     let task = Task::new(&graph, TaskOptions { width: 16, classes: 6, noise: 2.0, seed: 5 }).unwrap();
     for precision in [Precision::F32, Precision::F16] {
@@ -263,9 +265,24 @@ fn ten_launches_of_a_captured_step_have_the_bits_of_ten_steps() {
             let model = AgnnBySteps::new(&graph, &task, &shape, tools(lane)?).unwrap();
             Some(trained(model, &task, &device, captured))
         };
+        let headed = Shape { heads: 4, ..shape.clone() };
+        let gat = |lane: Lane, captured: bool| {
+            let model = Gat::new(&graph, &task, &headed, tools(lane)?).unwrap();
+            Some(trained(model, &task, &device, captured))
+        };
+        let transformer = |lane: Lane, captured: bool| {
+            let model = GraphTransformer::new(&graph, &task, &headed, tools(lane)?).unwrap();
+            Some(trained(model, &task, &device, captured))
+        };
         /// Trains a model on a lane, captured or not: its parameters' bits.
         type Train<'a> = &'a dyn Fn(Lane, bool) -> Option<Vec<u32>>;
-        let models: [(&str, Train<'_>); 3] = [("GCN", &gcn), ("AGNN", &agnn), ("AGNN by steps", &by_steps)];
+        let models: [(&str, Train<'_>); 5] = [
+            ("GCN", &gcn),
+            ("AGNN", &agnn),
+            ("AGNN by steps", &by_steps),
+            ("GAT", &gat),
+            ("graph transformer", &transformer),
+        ];
         for (name, train) in models {
             // SAFETY: `Training` waits for its work before it is gone, and after each epoch.
             let alone = || unsafe { Lane::alone(&device).unwrap() };

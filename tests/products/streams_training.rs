@@ -13,7 +13,9 @@ use windrow_testkit::SplitMix64;
 use crate::common::{devices, report_missing_gpu};
 use crate::example::agnn::Agnn;
 use crate::example::data::{Task, TaskOptions};
+use crate::example::gat::Gat;
 use crate::example::gcn::Gcn;
+use crate::example::graph_transformer::GraphTransformer;
 use crate::example::lane::Lane;
 use crate::example::model::{Model, Shape};
 use crate::example::train::Training;
@@ -283,6 +285,7 @@ fn a_step_of_five_layers_has_the_same_bits_on_any_stream() {
     for device in devices() {
         for precision in [Precision::F32, Precision::F16] {
             let shape = Shape { widths: vec![6, 9, 9, 9, 9, 3], precision, heads: 1, seed: 9 };
+            let headed = Shape { heads: 3, ..shape.clone() };
             let on_streams = |name: &str, trained: &dyn Fn(Lane) -> Option<Vec<u32>>| {
                 let want = trained(Lane::own(&device));
                 assert_eq!(
@@ -297,9 +300,16 @@ fn a_step_of_five_layers_has_the_same_bits_on_any_stream() {
             let data = (&task, epochs);
             on_streams("GCN", &|lane| train(lane, data, |t| Gcn::new(&graph, &task, &shape, t).unwrap()));
             on_streams("AGNN", &|lane| train(lane, data, |t| Agnn::new(&graph, &task, &shape, t).unwrap()));
+            if precision == Precision::F32 {
+                continue;
+            }
+            on_streams("GAT", &|lane| train(lane, data, |t| Gat::new(&graph, &task, &headed, t).unwrap()));
+            on_streams("graph transformer", &|lane| {
+                train(lane, data, |t| GraphTransformer::new(&graph, &task, &headed, t).unwrap())
+            });
         }
     }
-    report_missing_gpu("steps of models on streams", 4);
+    report_missing_gpu("steps of models on streams", 6);
 }
 
 #[test]

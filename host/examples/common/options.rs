@@ -134,3 +134,20 @@ impl Options {
         Tools::new(lane, self.dense)
     }
 }
+
+// For examples of several heads. The documentation of `Options` is their help.
+#[derive(Debug, Clone, Parser)]
+pub(crate) struct HeadedOptions {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// Heads of hidden layers, which share the width; the last layer has one.
+    #[arg(long, default_value_t = 4)]
+    heads: usize,
+}
+
+impl HeadedOptions {
+    /// The sizes of the model.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { heads: self.heads, ..self.options.shape() }
+    }
+}
