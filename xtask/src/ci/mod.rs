@@ -1,12 +1,14 @@
 //! `ci`: what continuous integration runs, so that a person can run the same.
 
+mod beside;
 mod page;
 mod python;
 mod tally;
 
 use crate::failure::{Context, Failure, Result};
 use crate::workspace::Workspace;
-use crate::{build_ptx, check_ptx, process, tidy};
+use crate::{process, tidy};
+use beside::Beside;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -23,24 +25,37 @@ const STEPS: &[Step] = &[
         cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
     ("doc", |workspace, _| doc(workspace)),
-    ("build-ptx --check", |workspace, _| build_ptx::run(workspace, &build_ptx::Arguments { check: true })),
-    ("check-ptx", |workspace, _| check_ptx::run(workspace, &check_ptx::Arguments::default())),
+    ("test --no-run", |workspace, _| cargo(workspace, &["test", "--workspace", "--no-run"])),
+    (KERNELS_DONE, |_, _| Ok(())),
     ("deny", deny),
     ("test", test),
     ("python", python::run),
     ("page", page::run),
 ];
 
+/// The kernels are compiled beside the steps up to this one: each of both leaves a core idle now and then.
+const KERNELS_DONE: &str = "kernels, the rest";
+/// What is done beside, each a command of this program.
+const KERNELS: &[(&str, &[&str])] =
+    &[("build-ptx --check", &["build-ptx", "--check"]), ("check-ptx", &["check-ptx"])];
+
 /// Runs every step and stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut times = Vec::new();
     let mut tally = Tally::default();
+    let mut kernels = Some(Beside::start(workspace, KERNELS)?);
     for (name, step) in STEPS {
         eprintln!("\n== {name}");
         let started = Instant::now();
-        let outcome = step(workspace, &mut tally);
+        let outcome = match kernels.take_if(|_| *name == KERNELS_DONE) {
+            Some(kernels) => kernels.finish(&mut times),
+            None => step(workspace, &mut tally),
+        };
         times.push((*name, started.elapsed().as_secs_f64()));
         if let Err(failure) = outcome {
+            if let Some(Err(other)) = kernels.map(|kernels| kernels.finish(&mut times)) {
+                eprintln!("{other}");
+            }
             summary(&times);
             return Err(Failure::new(format!("{name}: {failure}")));
         }
@@ -50,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn summary(times: &[(&str, f64)]) {
+fn summary(times: &[(&'static str, f64)]) {
     println!("\nstep                 seconds");
     for (name, seconds) in times {
         println!("{name:20} {seconds:7.1}");

@@ -111,13 +111,15 @@ fn paths_and_peers_are_measured_warm_and_cold() {
         let name = "tiny at 4, row-split-f32";
         assert_eq!((warm.case.as_str(), cold.case.as_str()), (name, "tiny at 4, row-split-f32, cold L2"));
         let is_cpu = device.kind() == windrow::DeviceKind::Cpu;
-        for (record, counts) in [(warm, (3, 18)), (cold, (6, 6))] {
+        // How many calls make a batch depends on how long one takes.
+        for (record, batches, calls) in [(warm, 3, 6..=18), (cold, 6, 6..=6)] {
             let timing = record.time.unwrap().timing;
-            assert_eq!((timing.batches, timing.calls), counts, "batches and calls");
-            let peers = record.facts.sprs.iter().flat_map(|facts| &facts.attempts);
-            let peers: Vec<_> = peers.map(|of| of.time.map(|time| (time.batches, time.calls))).collect();
-            let there = usize::from(is_cpu && cfg!(feature = "sprs"));
-            assert_eq!(peers, vec![Some(counts); there], "the peer is measured as the path is");
+            let is_right = |of: Timing| of.batches == batches && calls.contains(&of.calls);
+            assert!(is_right(timing), "{timing:?}: {batches} batches and {calls:?} calls");
+            let peers: Vec<_> = record.facts.sprs.iter().flat_map(|facts| &facts.attempts).collect();
+            assert_eq!(peers.len(), usize::from(is_cpu && cfg!(feature = "sprs")));
+            let as_the_path = peers.iter().all(|of| of.time.is_some_and(is_right));
+            assert!(as_the_path, "the peer is measured as the path is: {peers:?}");
         }
     }
 }
