@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! t[i, j] = scale · Σ_c Q[i, c]·K[j, c] + bias[i, j]      for each entry (i, j) of A, or, additive (GAT),
-//! t[i, j] = scale · leaky_relu(Q[i] + K[j] + bias[i, j])
+//! t[i, j] = scale · leaky_relu(Q[i] + K[j] + bias[i, j])                   or (GATv2)
+//! t[i, j] = scale · Σ_c a[c]·leaky_relu(Q[i, c] + K[j, c]) + bias[i, j]
 //! O[i, :] = Σ_j exp(t[i, j] − max t[i]) · V[j, :] / Σ_j exp(t[i, j] − max t[i])
 //! ```
 //!
@@ -13,7 +14,7 @@
 //! | kernel | for | rows |
 //! | --- | --- | --- |
 //! | [`AttentionWindows`] | f16 and bf16, Tensor Cores | windows of 4 or 8 rows |
-//! | [`AttentionRows`] | f32, operands of any alignment, and additive scores, CUDA cores | one or several at a time |
+//! | [`AttentionRows`] | f32, operands of any alignment, and scores that are no products, CUDA cores | one or several at a time |
 //! | [`AttentionJoin`] | windows that were cut | those |
 //! | [`AttentionGradient`] | gradients in any precision, CUDA cores | rows, and then columns |
 //! | [`AttentionGradientJoin`] | rows and columns that were cut | those |
@@ -39,12 +40,12 @@ use windrow_simt::{GlobalPtr, Simt};
 pub use self::forward::AttentionWindows;
 pub use self::gradient::{
     AttentionGradient, AttentionGradientJoin, AttentionGradientJoinParams, AttentionGradientParams,
-    GradientPass, OverColumns, OverRows, RowTerms, gradient_partial_floats,
+    GradientPass, OverColumns, OverRows, RowTerms, SumsTo, gradient_partial_floats, gradient_results,
 };
 pub use self::join::{AttentionJoin, AttentionJoinParams};
-pub use self::operands::{DroppedWeights, EntryBias, HeadMatrix};
+pub use self::operands::{DroppedWeights, EntryBias, HeadMatrix, WalkHeads};
 pub use self::rows::AttentionRows;
-pub use self::scores::{Additive, DotProduct, ScoreForm};
+pub use self::scores::{Additive, DotProduct, Gatv2, ScoreForm, ScoreKind};
 pub use self::window::{ByColumns, ByEntries, WindowForm};
 
 use crate::output::OutputType;
@@ -64,9 +65,14 @@ pub const ATTENTION_WARPS: u32 = 4;
 /// - `pieces[i] = [window, begin, end, slot]`: entries `begin < end` of a window with more than `longest`; all entries
 ///   of such a window are in pieces, a piece with [`NO_SLOT`](crate::NO_SLOT) is all of them. No two have one slot;
 /// - `states` is null, or has the maximum and the sum of a row's softmax for each head and row, heads slowest;
-/// - `partial` has [`partial_floats`] numbers for each head and slot, slots fastest;
+/// - `partial` has [`partial_floats`] numbers for each walk and slot, slots fastest;
 /// - `bias` is null unless windows are by entries;
-/// - the grid has [`blocks`](Self::blocks), and a value of its slow axis for each head.
+/// - `vector` has a number for each head and column of `q`, heads slowest, if scores are those of `GATv2`, and is else
+///   null;
+/// - `heads` is [`WalkHeads::ONE`] but for [`AttentionRows`] that read vectors; with more heads in a walk these lie
+///   beside each other, in successive columns of operands, and `q.columns`, `v.columns` and `out.columns` are those
+///   of a walk, but for the single column of additive scores;
+/// - the grid has [`blocks`](Self::blocks), and a value of its slow axis for each walk.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct AttentionParams {
@@ -78,6 +84,8 @@ pub struct AttentionParams {
     pub v: HeadMatrix,
     /// The result, a row for each of the matrix.
     pub out: HeadMatrix,
+    /// What sums of elements are multiplied by, of scores of `GATv2`.
+    pub vector: GlobalPtr<f32>,
     /// What is added to the scores.
     pub bias: EntryBias,
     /// Maximum and sum of each row, for the gradient.
@@ -109,11 +117,13 @@ pub struct AttentionParams {
     pub out_vectors: u32,
     /// Which weights are dropped.
     pub dropped: DroppedWeights,
-    /// Slope of additive scores below zero.
+    /// Slope of the rectifier below zero, where scores have one.
     pub negative_slope: f32,
     /// Logarithm of the rows that a warp of [`AttentionRows`] walks side by side, where they are not pieces: at most
     /// one for each group of lanes. Zero for other kernels.
     pub warp_rows_log2: u32,
+    /// The heads of a walk.
+    pub heads: WalkHeads,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
@@ -161,6 +171,6 @@ impl AttentionParams {
 
 /// Numbers that a piece leaves: sums of each row, `width` a row, then maximum and weight of each.
 #[must_use]
-pub const fn partial_floats(window_rows: u32, width: u32) -> u32 {
-    window_rows * (width + 2)
+pub const fn partial_floats(window_rows: u32, width: u32, heads: WalkHeads) -> u32 {
+    window_rows * (width + (2 << heads.count_log2))
 }

@@ -1,5 +1,6 @@
 //! The keys by which the host picks an entry point.
 
+use crate::attention::ScoreKind;
 use crate::element::Dtype;
 use crate::spmm::tile_stream::{Form, Pipeline};
 
@@ -111,8 +112,8 @@ pub enum Variant {
     },
     /// [`crate::attention::AttentionRows`]: attention by rows on CUDA cores.
     AttentionRows {
-        /// Whether scores are of two numbers each.
-        additive: bool,
+        /// How scores are made.
+        scores: ScoreKind,
         /// Type of `V`, and of `Q` and `K` unless scores are additive.
         dtype: Dtype,
         /// Whether they are read in 16-byte vectors.
@@ -126,8 +127,8 @@ pub enum Variant {
     AttentionGradient {
         /// Whether it walks columns.
         over_columns: bool,
-        /// Whether scores are of two numbers each.
-        additive: bool,
+        /// How scores are made.
+        scores: ScoreKind,
         /// Type of `V` and the gradient of the result, and of `Q` and `K` unless scores are additive.
         dtype: Dtype,
         /// Whether they are read in 16-byte vectors.

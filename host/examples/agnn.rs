@@ -5,8 +5,9 @@
 //! $ cargo run --release -p windrow --example agnn -- --device cpu --precision f32 --epochs 20    # a synthetic graph
 //! ```
 //!
-//! Attention is computed in one pass; `--attention steps` computes it by a sampled product, a softmax and a product. The
-//! model is in `common/agnn`. On a GPU dense products are cuBLAS's, which must be there.
+//! Attention is computed by a sampled product, a softmax and a product; `--attention fused` computes it in one pass,
+//! which needs no array of a number for each entry, and takes longer. The model is in `common/agnn`. On a GPU dense
+//! products are cuBLAS's, which must be there.
 
 mod common;
 
@@ -24,14 +25,14 @@ struct Arguments {
     #[command(flatten)]
     options: Options,
     /// How attention is computed.
-    #[arg(long, value_enum, default_value = "fused")]
+    #[arg(long, value_enum, default_value = "steps")]
     attention: Way,
 }
 
 fn main() -> ExitCode {
     let Arguments { options, attention } = Arguments::parse();
     match attention {
-        Way::Fused => stack::main::<one_pass::Layer>("agnn", &options, &options.shape()),
-        Way::Steps => stack::main::<steps::Layer>("agnn-steps", &options, &options.shape()),
+        Way::Fused => stack::main::<one_pass::Layer>("agnn-fused", &options, &options.shape()),
+        Way::Steps => stack::main::<steps::Layer>("agnn", &options, &options.shape()),
     }
 }

@@ -17,7 +17,7 @@ pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
-use crate::error::PlanError;
+use crate::error::{DeviceError, PlanError};
 use crate::matrix::{DeviceMatrix, elements};
 use place::{Place, PlaceMut};
 
@@ -168,6 +168,20 @@ impl<'a, T: Value> DeviceView<'a, T> {
             Place::Host(elements) => DenseRef::try_new(elements, rows, cols, ld).ok(),
             Place::Device(_) => None,
         }
+    }
+
+    /// A copy on the host, rows without padding, after all work that the device's own stream was asked for.
+    pub(crate) fn to_host(self) -> Result<Vec<T>, DeviceError> {
+        let Shape { rows, cols, ld, owned, .. } = self.shape;
+        let span = DeviceSlice::of_span(self.device, self.place, self.shape.span(), owned);
+        let mut elements = span.to_host()?;
+        if ld != cols && !elements.is_empty() {
+            for r in 1..rows {
+                elements.copy_within(r * ld..r * ld + cols, r * cols);
+            }
+        }
+        elements.truncate(rows * cols);
+        Ok(elements)
     }
 }
 

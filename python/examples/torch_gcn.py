@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains PyG's own GCN, SAGE or GAT, unchanged, with and without windrow.torch.patch_pyg(), and compares.
+"""Trains PyG's own GCN, SAGE, GAT or GATv2, unchanged, with and without windrow.torch.patch_pyg(), and compares.
 
     python python/examples/torch_gcn.py [GRAPH] [--model gcn] [--device cuda] [--dtype f16] [--epochs 100] [--json]
 
@@ -73,12 +73,12 @@ def data(given):
 class Net(torch.nn.Module):
     def __init__(self, name, features, hidden, classes):
         super().__init__()
-        from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+        from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv
 
-        if name == "gat":
-            self.one, self.two = GATConv(features, hidden // 4, heads=4), GATConv(hidden, classes, heads=1)
+        conv = {"gcn": GCNConv, "sage": SAGEConv, "gat": GATConv, "gatv2": GATv2Conv}[name]
+        if name in ("gat", "gatv2"):
+            self.one, self.two = conv(features, hidden // 4, heads=4), conv(hidden, classes, heads=1)
         else:
-            conv = {"gcn": GCNConv, "sage": SAGEConv}[name]
             self.one, self.two = conv(features, hidden), conv(hidden, classes)
 
     def forward(self, x, index):
@@ -110,7 +110,7 @@ def train(given, x, y, index, mask):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("graph", nargs="?")
-    arguments.add_argument("--model", choices=("gcn", "sage", "gat"), default="gcn")
+    arguments.add_argument("--model", choices=("gcn", "sage", "gat", "gatv2"), default="gcn")
     arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments.add_argument("--dtype", choices=tuple(DTYPES), default="f32", help="of autocast, but for f32")
     arguments.add_argument("--epochs", type=int, default=20)

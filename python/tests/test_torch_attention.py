@@ -153,7 +153,7 @@ def test_the_operator_is_one_of_pytorch(device):
     rowptr, col, _, _ = random_csr(12, 12, 0.3, device)
     operands = [randn(12, 2, 8, device=device, seed=seed).requires_grad_() for seed in (1, 2, 3)]
     bias = randn(col.numel(), device=device).requires_grad_()
-    given = (rowptr, col, *operands, bias, 0.5, None, 0.0, 0)
+    given = (rowptr, col, *operands, None, bias, 0.5, None, 0.0, 0)
     torch.library.opcheck(torch.ops.windrow.attention.default, given)
 
 
@@ -253,8 +253,70 @@ def test_additive_attention_of_one_head_and_what_it_refuses(device):
     assert half.dtype == torch.bfloat16
     half.float().sum().backward()
     assert of_row.grad.dtype == torch.float32
-    given = (rowptr, col, of_row[:, None], of_column[:, None], v, None, 1.0, 0.2, 0.0, 0)
+    given = (rowptr, col, of_row[:, None], of_column[:, None], v, None, None, 1.0, 0.2, 0.0, 0)
     torch.library.opcheck(torch.ops.windrow.additive_attention.default, given)
+
+
+def dense_gatv2_attention(rowptr, col, q, k, v, vector, bias, slope):
+    """The same by scores of GATv2."""
+    rows = torch.repeat_interleave(torch.arange(q.shape[0], device=v.device), rowptr.long().diff())
+    sums = torch.nn.functional.leaky_relu(q[rows] + k[col.long()], slope)
+    scores = (sums * vector).sum(-1).t()
+    scores = scores if bias is None else scores + bias
+    there = torch.full((v.shape[1], q.shape[0], v.shape[0]), -math.inf, dtype=torch.float64, device=v.device)
+    there = there.index_put((torch.arange(v.shape[1], device=v.device)[:, None], rows, col.long()), scores)
+    weights = torch.softmax(there, -1).nan_to_num(0.0)  # of rows without entries
+    return torch.einsum("hmn,nhe->mhe", weights, v)
+
+
+@DEVICES
+@TYPES
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 24), (2, 5, 7)])
+@pytest.mark.parametrize("biased", [None, "all", "each"])
+def test_gatv2_attention_and_gradients_are_those_of_dense_matrices(device, dtype, shape, biased):
+    heads, features, values = shape
+    rowptr, col, _, _ = random_csr(40, 30, 0.2, device)
+    of = {None: None, "all": (col.numel(),), "each": (heads, col.numel())}[biased]
+    operands = [
+        randn(40, heads, features, device=device, dtype=dtype, seed=2),
+        randn(30, heads, features, device=device, dtype=dtype, seed=3),
+        randn(30, heads, values, device=device, dtype=dtype, seed=4),
+        randn(heads, features, device=device, seed=7),
+        *([] if of is None else [randn(*of, device=device, seed=5)]),
+    ]
+    gradient = randn(40, heads, values, device=device, dtype=dtype, seed=6)
+    ours = [of.clone().requires_grad_() for of in operands]
+    theirs = [of.detach().double().requires_grad_() for of in operands]
+    out = wt.gatv2_attention((rowptr, col), *ours, negative_slope=0.3)
+    expected = dense_gatv2_attention(rowptr, col, *theirs[:4], theirs[4] if of else None, 0.3)
+    assert out.dtype == dtype
+    agree(out, expected, dtype)
+    out.backward(gradient)
+    expected.backward(gradient.double())
+    for one, other in zip(ours, theirs):
+        assert one.grad.dtype == one.dtype
+        agree(one.grad, other.grad, dtype, scale=8)
+
+
+@DEVICES
+def test_gatv2_attention_of_one_head_and_what_it_refuses(device):
+    rowptr, col, _, _ = random_csr(20, 30, 0.3, device)
+    q, k = randn(20, 6, device=device), randn(30, 6, device=device, seed=1)
+    vector = randn(6, device=device, seed=2)
+    out = wt.gatv2_attention((rowptr, col), q, k, k, vector)
+    together = wt.gatv2_attention((rowptr, col), *(of.unsqueeze(1) for of in (q, k, k)), vector.unsqueeze(0))
+    assert out.shape == (20, 6) and torch.equal(out, together.squeeze(1))
+    with pytest.raises(errors.ShapeError, match="the vector has shape"):
+        wt.gatv2_attention((rowptr, col), q, k, k, vector[:5])
+    with pytest.raises(errors.OptionError, match="slope of inf"):
+        wt.gatv2_attention((rowptr, col), q, k, k, vector, negative_slope=math.inf)
+    with torch.autocast(device, torch.bfloat16):
+        half = wt.gatv2_attention((rowptr, col), q, k, k, vector.requires_grad_())
+    assert half.dtype == torch.bfloat16
+    half.float().sum().backward()
+    assert vector.grad.dtype == torch.float32
+    given = (rowptr, col, q, k, k, vector, None, 1.0, 0.2, 0.0, 0)
+    torch.library.opcheck(torch.ops.windrow.gatv2_attention.default, given)
 
 
 @ON_CUDA

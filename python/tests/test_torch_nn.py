@@ -10,7 +10,9 @@ import windrow.torch as wt
 from windrow import errors
 
 pyg = pytest.importorskip("torch_geometric", reason="PyTorch Geometric is not installed: its layers are not compared")
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv, TransformerConv  # noqa: E402
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, TransformerConv  # noqa: E402
+
+LAYERS = [wt.nn.GCNConv, wt.nn.SAGEConv, wt.nn.GATConv, wt.nn.GATv2Conv, wt.nn.TransformerConv]
 
 
 @DEVICES
@@ -56,6 +58,25 @@ def test_gat(device, flow, options):
 
 
 @DEVICES
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"heads": 3, "share_weights": True},
+        {"heads": 2, "concat": False, "negative_slope": 0.5},
+        {"add_self_loops": False},
+        {"residual": True, "bias": False},
+    ],
+    ids=str,
+)
+def test_gatv2(device, flow, options):
+    index, x = edges(device), randn(NODES, 7, device=device)
+    ours, theirs = wt.nn.GATv2Conv(7, 5, flow=flow, **options), GATv2Conv(7, 5, flow=flow, **options)
+    same(ours.to(device), theirs.to(device), x, index)
+
+
+@DEVICES
 @pytest.mark.parametrize(
     "options", [{}, {"heads": 3}, {"heads": 2, "concat": False, "beta": True}, {"root_weight": False}], ids=str
 )
@@ -75,6 +96,7 @@ def test_pairs_of_features(device):
         (wt.nn.SAGEConv((7, 4), 5), SAGEConv((7, 4), 5)),
         (wt.nn.GATConv((7, 4), 5, heads=2), GATConv((7, 4), 5, heads=2)),
         (wt.nn.GATConv((7, 4), 5, add_self_loops=False), GATConv((7, 4), 5, add_self_loops=False)),
+        (wt.nn.GATv2Conv((7, 4), 5, heads=2), GATv2Conv((7, 4), 5, heads=2)),
         (wt.nn.TransformerConv((7, 4), 5), TransformerConv((7, 4), 5)),
     ]:
         ours, theirs = ours.to(device), theirs.to(device)
@@ -87,6 +109,7 @@ def test_attention_weights_come_in_their_order(device):
     index, x = edges(device), randn(NODES, 7, device=device)
     for ours, theirs in [
         (wt.nn.GATConv(7, 5, heads=2), GATConv(7, 5, heads=2)),
+        (wt.nn.GATv2Conv(7, 5, heads=2), GATv2Conv(7, 5, heads=2)),
         (wt.nn.TransformerConv(7, 5, heads=2), TransformerConv(7, 5, heads=2)),
     ]:
         ours, theirs = ours.to(device), theirs.to(device)
@@ -106,7 +129,7 @@ def test_edges_in_every_form(device):
     ones = torch.ones(index.shape[1], device=device)
     adj = torch.sparse_coo_tensor(index.flip(0), ones, (NODES, NODES)).coalesce().to_sparse_csr()
     csr = wt.Csr(adj.crow_indices(), adj.col_indices())
-    for layer in (wt.nn.GCNConv(7, 5), wt.nn.SAGEConv(7, 5), wt.nn.GATConv(7, 5), wt.nn.TransformerConv(7, 5)):
+    for layer in (make(7, 5) for make in LAYERS):
         layer = layer.to(device)
         expected = layer(x, index)
         for other in (sorted_index, adj, csr):
@@ -129,7 +152,7 @@ def test_normalised_graphs_follow_their_tensors(device):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_layers_under_autocast(device, dtype):
     index, x = edges(device), randn(NODES, 7, device=device)
-    for layer in (wt.nn.GCNConv(7, 5), wt.nn.SAGEConv(7, 5), wt.nn.GATConv(7, 5, heads=2), wt.nn.TransformerConv(7, 5)):
+    for layer in (*(make(7, 5) for make in LAYERS), wt.nn.GATConv(7, 5, heads=2)):
         layer = layer.to(device)
         with torch.autocast(device, dtype=dtype):
             out = layer(x, index)
@@ -141,7 +164,7 @@ def test_layers_under_autocast(device, dtype):
 @DEVICES
 def test_layers_are_copied_and_pickled(device):
     index, x = edges(device), randn(NODES, 7, device=device)
-    for layer in (wt.nn.GCNConv(7, 5), wt.nn.SAGEConv(7, 5), wt.nn.GATConv(7, 5), wt.nn.TransformerConv(7, 5)):
+    for layer in (make(7, 5) for make in LAYERS):
         layer = layer.to(device)
         expected = layer(x, index)
         for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
@@ -167,6 +190,8 @@ def test_what_layers_refuse(device):
         lambda: wt.nn.SAGEConv(7, 5, aggr="max"),
         lambda: wt.nn.GATConv(7, 5, edge_dim=-1),
         lambda: wt.nn.GATConv(7, 5, aggr="mean"),
+        lambda: wt.nn.GATv2Conv(7, 5, edge_dim=2),
+        lambda: wt.nn.GATv2Conv(7, 5, aggr="max"),
         lambda: wt.nn.TransformerConv(7, 5, edge_dim=0),
         lambda: wt.nn.GCNConv(-1, 5),
         lambda: wt.nn.GCNConv(7, 5, flow="up"),

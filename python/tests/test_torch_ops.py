@@ -56,8 +56,28 @@ def test_the_mean_divides_by_the_entries_of_a_row(device):
     x = randn(30, 9, device=device)
     count = (dense != 0).sum(1).clamp(min=1).double().view(-1, 1)
     agree(wt.spmm((rowptr, col, value), x, reduce="mean"), dense.double() @ x.double() / count)
+    heads = randn(30, 3, 9, device=device)
+    ones = (dense != 0).double()
+    agree(wt.spmm((rowptr, col), heads, reduce="mean").flatten(1), ones @ heads.flatten(1).double() / count)
     with pytest.raises(errors.OptionError, match="there are sum, mean, max, min"):
         wt.spmm((rowptr, col), x, reduce="median")
+
+
+@DEVICES
+def test_means_of_many_do_not_overflow(device):
+    many = 70_000
+    rowptr = torch.tensor([0, many, many + 2, many + 2], device=device)
+    col = torch.cat([torch.arange(many), torch.tensor([0, 1])]).to(device)
+    x = torch.full((many, 4), 3.0, device=device, requires_grad=True)
+    for half in (x.half(), x):
+        with torch.autocast(device, torch.float16, enabled=half is x):
+            out = wt.spmm((rowptr, col), half, reduce="mean")
+        assert out.dtype == torch.float16
+        agree(out, torch.tensor([[3.0] * 4, [3.0] * 4, [0.0] * 4], device=device, dtype=torch.float64))
+        x.grad = None
+        out.float().sum().backward()
+        # A share of so many is no normal number of f16.
+        torch.testing.assert_close(x.grad.sum(0), torch.full((4,), 2.0, device=device), rtol=5e-3, atol=0)
 
 
 @DEVICES

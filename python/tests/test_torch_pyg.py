@@ -6,7 +6,14 @@ from torch_support import DEVICES, NODES, edges, randn, torch
 import windrow.torch as wt
 
 pyg = pytest.importorskip("torch_geometric", reason="PyTorch Geometric is not installed: nothing of it is replaced")
-from torch_geometric.nn import GATConv, GCNConv, MessagePassing, SAGEConv, TransformerConv  # noqa: E402
+from torch_geometric.nn import (  # noqa: E402
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    MessagePassing,
+    SAGEConv,
+    TransformerConv,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +45,7 @@ def train(device, conv, index, steps=5, **options):
 
 
 @DEVICES
-@pytest.mark.parametrize("conv", [GCNConv, SAGEConv, GATConv, TransformerConv])
+@pytest.mark.parametrize("conv", [GCNConv, SAGEConv, GATConv, GATv2Conv, TransformerConv])
 def test_unchanged_models_learn_the_same(device, conv):
     index = edges(device)
     expected, own = train(device, conv, index), conv.forward
@@ -117,6 +124,7 @@ def test_what_is_not_taken_is_left_to_pyg(device):
     calls = [
         (GCNConv(7, 5), (x, twice)),
         (GATConv(7, 5), (x, twice)),
+        (GATv2Conv(7, 5, edge_dim=2), (x, index, randn(index.shape[1], 2, device=device))),
         (SAGEConv(7, 5, aggr="max"), (x, index)),
         (Squared(7, 5), (x, index)),
         (GATConv(7, 5).double(), (x.double(), index)),

@@ -30,6 +30,9 @@ fn cases() -> Vec<Case> {
         of("long rows", &long_rows(), 2, 16, reals).biased(1).additive(0.2),
         of("long rows", &long_rows(), 1, 48, Scores::Large).additive(0.2),
         of("long rows", &long_rows(), 2, 9, reals).biased(2).additive(0.2),
+        of("heads together", &lengths(), 8, 8, reals).biased(8).additive(0.2),
+        of("heads together", &long_rows(), 8, 8, reals).biased(1).additive(0.2),
+        of("heads together", &long_rows(), 6, 16, reals).additive(0.2),
         of("shared columns", &shared(), 3, 8, reals).additive(0.2).stacked(),
         of("shared columns", &shared(), 2, 255, reals).additive(0.2).stacked(),
     ]
@@ -71,7 +74,7 @@ fn what_additive_scores_refuse() {
         };
         GraphAttention::builder(&a).options(options).build(&Device::cpu()).unwrap_err().to_string()
     };
-    let expected = "attention by columns multiplies Q and K; with additive scores use algorithm auto or rows";
+    let expected = "attention by columns multiplies Q and K; with other scores use algorithm auto or rows";
     assert_eq!(build(AttentionAlgorithm::Columns, 0.2), expected);
     let expected = "a negative slope of inf is not finite; graph attention networks have 0.2";
     assert_eq!(build(AttentionAlgorithm::Auto, f32::INFINITY), expected);

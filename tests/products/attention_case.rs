@@ -73,6 +73,8 @@ pub(crate) struct Case {
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
     pub(crate) v: Vec<f32>,
+    /// Of all heads, of scores of GATv2.
+    pub(crate) vector: Option<Vec<f32>>,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
@@ -107,8 +109,18 @@ impl Case {
             q: numbers(heads * a.rows() * columns, low, one_sign),
             k: numbers(heads * a.cols() * columns, high, one_sign),
             v: numbers(heads * a.cols() * value_columns, 1.0, false),
+            vector: None,
             bias: None,
         }
+    }
+
+    /// With scores of GATv2.
+    pub(crate) fn gatv2(mut self, negative_slope: f32) -> Self {
+        let mut rng = SplitMix64::new(45);
+        self.scores = AttentionScores::Gatv2 { negative_slope };
+        self.vector = Some((0..self.heads * self.columns).map(|_| rng.real()).collect());
+        self.name += ", of GATv2";
+        self
     }
 
     /// With additive scores, of one number a row or column and head; the columns of `Q` and `K` are forgotten.
@@ -199,7 +211,18 @@ impl Case {
         let scale = f64::from(self.scale);
         let at_q = |c| self.q[self.at((m, self.columns), head, row, c)];
         let at_k = |c| self.k[self.at((n, self.columns), head, column, c)];
+        let number = |x: f32| T::from_f32(x).to_f64();
         let (score, size, slope) = match self.scores {
+            AttentionScores::Gatv2 { .. } => {
+                let products = (0..self.columns).map(|c| {
+                    let (q, k) = (number(at_q(c)), number(at_k(c)));
+                    let of_vector = f64::from(self.vector.as_ref().unwrap()[head * self.columns + c]);
+                    (of_vector * self.rectified(q + k)[0], of_vector.abs() * (q.abs() + k.abs()))
+                });
+                let (product, size) =
+                    products.fold((0.0, 0.0), |(sum, all), (x, size)| (sum + x, all + size));
+                (scale * product + bias, size, 1.0)
+            }
             AttentionScores::Additive { negative_slope } => {
                 let (q, k) = (f64::from(at_q(0)), f64::from(at_k(0)));
                 let sum = q + k + bias;
@@ -207,7 +230,6 @@ impl Case {
                 (scale * sum * slope, q.abs() + k.abs() + bias.abs(), slope)
             }
             _ => {
-                let number = |x: f32| T::from_f32(x).to_f64();
                 let products = (0..self.columns).map(|c| number(at_q(c)) * number(at_k(c)));
                 let (product, size) = products.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
                 (scale * product + bias, size, 1.0)
@@ -215,6 +237,13 @@ impl Case {
         };
         let off = (self.columns + 6) as f64 * unit * scale * size + 4.0 * UNIT_FMA * score.abs();
         [score, if score.is_finite() { off } else { 0.0 }, slope]
+    }
+
+    /// What the rectifier of scores of GATv2 makes of a sum, and its slope there.
+    pub(crate) fn rectified(&self, sum: f64) -> [f64; 2] {
+        let AttentionScores::Gatv2 { negative_slope } = self.scores else { panic!("no scores of GATv2") };
+        let slope = if sum > 0.0 { 1.0 } else { f64::from(negative_slope) };
+        [slope * sum, slope]
     }
 
     /// The result, in the layout, and what each element may be off by.
@@ -278,8 +307,12 @@ pub(crate) fn run<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     let (rows, cols) = case.shape(m, case.value_columns);
     let mut out = on_device::<f32>(device, &vec![f32::NAN; rows * cols], (rows, cols));
     let mut states = DeviceBuffer::from_slice(device, &vec![f32::NAN; 2 * case.heads * m]).unwrap();
-    let bias = case.bias.as_ref().map(|bias| DeviceBuffer::from_slice(device, bias).unwrap());
+    let numbers = |of: &Option<Vec<f32>>| of.as_ref().map(|of| DeviceBuffer::from_slice(device, of).unwrap());
+    let (vector, bias) = (numbers(&case.vector), numbers(&case.bias));
     let mut operands = AttentionOperands::new(&q, &k, &v).states(&mut states);
+    if let Some(vector) = &vector {
+        operands = operands.vector(vector);
+    }
     if let Some(bias) = &bias {
         operands = operands.bias(bias);
     }

@@ -13,8 +13,8 @@ use crate::attention_case::{
 };
 use crate::common::{by_turns, devices, report_missing_gpu};
 
-/// The gradients of `Q`, `K`, `V` and the bias, in the layout of each.
-type Gradients<T> = [Vec<T>; 4];
+/// The gradients of `Q`, `K`, `V`, the bias and the vector, in the layout of each.
+type Gradients<T> = [Vec<T>; 5];
 
 /// The gradient of a loss with respect to the result.
 fn gradient_of_result(case: &Case) -> Vec<f32> {
@@ -38,7 +38,8 @@ fn model<T: Value>(case: &Case, unit: f64) -> [Gradients<f64>; 2] {
     let (out, off_out) = case.reference::<T>(unit);
     let (scale, additive) = (f64::from(case.scale), case.scores.are_additive());
     let of_bias = case.bias.as_ref().map_or(0, Vec::len);
-    let blank = || [vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()], vec![0.0; of_bias]];
+    let lengths = [q.len(), k.len(), v.len(), of_bias, case.vector.as_ref().map_or(0, Vec::len)];
+    let blank = || lengths.map(|length| vec![0.0; length]);
     let (mut want, mut bounds) = (blank(), blank());
     for (head, row) in (0..case.heads).flat_map(|head| (0..m).map(move |row| (head, row))) {
         let at_q = |c| case.at((m, d), head, row, c);
@@ -84,7 +85,19 @@ fn model<T: Value>(case: &Case, unit: f64) -> [Gradients<f64>; 2] {
             let of_slope = weight * (relative * (response.abs() + term.abs()) + of_response + of_term);
             let (slope, of_slope) = (rectified * slope, rectified.abs() * of_slope);
             for c in 0..d {
-                let (q, k) = if additive { (1.0, 1.0) } else { (q[at_q(c)], k[at_k(c)]) };
+                let (of_q, of_k) = (q[at_q(c)], k[at_k(c)]);
+                let (q, k) = match &case.vector {
+                    _ if additive => (1.0, 1.0),
+                    None => (of_q, of_k),
+                    Some(vector) => {
+                        let (sum, at) = (of_q + of_k, head * d + c);
+                        let [rectified, factor] = case.rectified(sum);
+                        want[4][at] += scale * slope * rectified;
+                        let terms = (entries.len() + m + 16) as f64;
+                        bounds[4][at] += scale * rectified.abs() * (of_slope + terms * unit * slope.abs());
+                        [factor * f64::from(vector[at]); 2].into()
+                    }
+                };
                 want[0][at_q(c)] += scale * slope * k;
                 bounds[0][at_q(c)] +=
                     scale * k.abs() * (of_slope + (entries.len() + 8) as f64 * unit * slope.abs());
@@ -118,22 +131,28 @@ fn run<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     let blank = |shape: (usize, usize)| on_device::<f32>(device, &vec![f32::NAN; shape.0 * shape.1], shape);
     let mut out = blank(of_result);
     let mut states = DeviceBuffer::from_slice(device, &vec![f32::NAN; 2 * case.heads * m]).unwrap();
-    let bias = case.bias.as_ref().map(|bias| DeviceBuffer::from_slice(device, bias).unwrap());
+    let numbers = |of: &Option<Vec<f32>>| of.as_ref().map(|of| DeviceBuffer::from_slice(device, of).unwrap());
+    let (vector, bias) = (numbers(&case.vector), numbers(&case.bias));
     let operands = || {
         let operands = AttentionOperands::new(&q, &k, &v);
+        let operands = vector.iter().fold(operands, |operands, vector| operands.vector(vector));
         let operands = bias.iter().fold(operands, |operands, bias| operands.bias(bias));
         dropout.into_iter().fold(operands, AttentionOperands::dropout)
     };
     plan.forward_on(stream, case.scale, operands().states(&mut states), &mut out).unwrap();
     let (mut of_q, mut of_k, mut of_v) = (blank(of_queries), blank(of_keys), blank(of_values));
-    let mut of_bias =
-        bias.as_ref().map(|bias| DeviceBuffer::from_slice(device, &vec![f32::NAN; bias.len()]).unwrap());
+    let nans = |of: &Option<DeviceBuffer<f32>>| {
+        of.as_ref().map(|of| DeviceBuffer::from_slice(device, &vec![f32::NAN; of.len()]).unwrap())
+    };
+    let (mut of_bias, mut of_vector) = (nans(&bias), nans(&vector));
     let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
     let found = of_bias.iter_mut().fold(found, |found, bias| found.bias(bias));
+    let found = of_vector.iter_mut().fold(found, |found, vector| found.vector(vector));
     plan.backward_on(stream, case.scale, AttentionBackward::new(operands(), &states, &out, &gradient), found)
         .unwrap_or_else(|error| panic!("{} on {device}: {error}\n{}", case.name, plan.report()));
-    let of_bias = of_bias.map_or(Vec::new(), |bias| bias.to_vec().unwrap());
-    let gradients = [of_q.download().unwrap(), of_k.download().unwrap(), of_v.download().unwrap(), of_bias];
+    let of_numbers = |of: Option<DeviceBuffer<f32>>| of.map_or(Vec::new(), |of| of.to_vec().unwrap());
+    let [of_q, of_k, of_v] = [of_q, of_k, of_v].map(|of| of.download().unwrap());
+    let gradients = [of_q, of_k, of_v, of_numbers(of_bias), of_numbers(of_vector)];
     (out.download().unwrap(), gradients)
 }
 
@@ -207,6 +226,9 @@ fn gradients_of_every_width() {
         Case::new("lengths", &lengths(), [1, 32, 32], Scores::Zero),
         Case::new("long rows", &long_rows(), [2, 32, 32], reals),
         Case::new("long rows", &long_rows(), [1, 64, 96], Scores::Large),
+        Case::new("heads together", &lengths(), [8, 8, 8], reals),
+        Case::new("heads together", &long_rows(), [4, 64, 64], reals),
+        Case::new("heads together", &long_rows(), [6, 16, 16], reals),
         Case::new("shared columns", &shared(), [3, 16, 32], reals).stacked(),
     ];
     for kind in kinds() {
@@ -242,6 +264,7 @@ fn gradients_of_a_bias() {
     let cases = [
         Case::new("lengths", &lengths(), [2, 32, 32], Scores::Reals).biased(1),
         Case::new("lengths", &lengths(), [2, 24, 32], Scores::Reals).biased(2),
+        Case::new("heads together", &long_rows(), [4, 16, 16], Scores::Reals).biased(4),
         Case::new("long rows", &long_rows(), [3, 32, 16], Scores::Reals).biased(1),
         Case::new("long rows", &long_rows(), [2, 7, 16], Scores::Reals).biased(2),
     ];
@@ -256,13 +279,10 @@ fn gradients_of_a_bias() {
 #[test]
 fn the_model_is_the_slope_of_the_forward_pass() {
     // Across a kink of the rectifier, which some sums are near, differences are not the slope.
-    for (is_additive, tolerance) in [(false, 2e-3), (true, 1e-2)] {
-        let case = || {
-            let case = Case::new("lengths", &lengths(), [2, 8, 12], Scores::Reals).biased(2);
-            if is_additive { case.additive(0.7) } else { case }
-        };
-        compare_with_differences(case, tolerance);
-    }
+    let case = || Case::new("lengths", &lengths(), [2, 8, 12], Scores::Reals).biased(2);
+    compare_with_differences(case, 2e-3);
+    compare_with_differences(|| case().additive(0.7), 1e-2);
+    compare_with_differences(|| case().gatv2(0.7), 1e-2);
 }
 
 fn compare_with_differences(of_case: impl Fn() -> Case, tolerance: f64) {
@@ -274,7 +294,7 @@ fn compare_with_differences(of_case: impl Fn() -> Case, tolerance: f64) {
     };
     // Steps of 2⁻⁶ are added to f32 without much loss; what there is, is taken into account.
     let step = 1.0 / 64.0;
-    for of in 0..4 {
+    for of in (0..5).filter(|&of| !want[of].is_empty()) {
         let mut rng = SplitMix64::new(53);
         let (mut up, mut down, mut slope) = (of_case(), of_case(), 0.0);
         for (i, want) in want[of].iter().enumerate() {
@@ -293,23 +313,31 @@ fn compare_with_differences(of_case: impl Fn() -> Case, tolerance: f64) {
     }
 }
 
-/// An element of `Q`, `K`, `V` or the bias.
+/// An element of `Q`, `K`, `V`, the bias or the vector.
 fn element(case: &mut Case, of: usize, i: usize) -> &mut f32 {
     match of {
         0 => &mut case.q[i],
         1 => &mut case.k[i],
         2 => &mut case.v[i],
-        _ => &mut case.bias.as_mut().unwrap()[i],
+        3 => &mut case.bias.as_mut().unwrap()[i],
+        _ => &mut case.vector.as_mut().unwrap()[i],
     }
 }
 
 /// Dropped weights are those of the forward pass: gradients are its slope, of every operand.
 #[test]
 fn gradients_with_dropout_are_slopes_of_the_forward_pass() {
+    let case = || Case::new("lengths", &lengths(), [2, 8, 8], Scores::Reals).biased(2);
+    compare_dropped_with_differences(case, 5e-3);
+    compare_dropped_with_differences(|| case().additive(0.7), 1e-2);
+    compare_dropped_with_differences(|| case().gatv2(0.7), 1e-2);
+    report_missing_gpu("gradients with dropout", 12);
+}
+
+fn compare_dropped_with_differences(case: impl Fn() -> Case, tolerance: f64) {
     let dropout = Some(Dropout { rate: 0.4, seed: 11 });
     let kind = kind(AttentionAlgorithm::Auto, None, Precision::F32);
     for device in devices() {
-        let case = || Case::new("lengths", &lengths(), [2, 8, 12], Scores::Reals).biased(1);
         let g = gradient_of_result(&case());
         let plan = plan(&case(), kind, &device);
         let loss = |case: &Case| -> f64 {
@@ -317,7 +345,7 @@ fn gradients_with_dropout_are_slopes_of_the_forward_pass() {
             out.iter().zip(&g).map(|(&out, &g)| f64::from(out) * f64::from(g)).sum()
         };
         let (_, gradients) = run::<f32, f32>(&plan, &case(), dropout, &device.stream());
-        for (of, gradient) in gradients.iter().enumerate() {
+        for (of, gradient) in gradients.iter().enumerate().filter(|(_, gradient)| !gradient.is_empty()) {
             let (mut up, mut down, mut slope) = (case(), case(), 0.0);
             let mut rng = SplitMix64::new(59);
             for (i, &gradient) in gradient.iter().enumerate() {
@@ -331,10 +359,13 @@ fn gradients_with_dropout_are_slopes_of_the_forward_pass() {
             let difference = loss(&up) - loss(&down);
             assert!(slope.abs() > 1e-2, "{of} on {device}: nothing to compare");
             let off = (difference - slope).abs();
-            assert!(off < 5e-3 * slope.abs() + 1e-4, "{of} on {device}: {difference} but {slope}");
+            assert!(
+                off < tolerance * slope.abs() + 1e-4,
+                "{}, {of} on {device}: {difference} but {slope}",
+                case().name
+            );
         }
     }
-    report_missing_gpu("gradients with dropout", 4);
 }
 
 /// Promise, determinism: gradients of attention have the same bits in every run, on any stream of a device.

@@ -1,5 +1,5 @@
-//! GAT and the graph transformer of the examples: gradients against finite differences of an f64 model, and training that
-//! learns.
+//! GAT and the graph transformer of the examples: gradients against finite differences of an f64 model, and training
+//! that learns.
 
 use crate::common::{devices, gpu, report_missing_gpu};
 use crate::example::data::{Task, TaskOptions};

@@ -19,6 +19,7 @@ Examples:
   windrow attention graph.mtx.gz --heads 8 --dim 64 --verify
   windrow attention graph.mtx.gz --dim 128 --precision f16 --gradients
   windrow attention graph.mtx.gz --heads 8 --dim 32 --additive --verify
+  windrow attention graph.mtx.gz --heads 8 --dim 32 --gatv2 --gradients
   windrow attention graph.mtx.gz --heads 4 --dim 32 -p bf16 --algorithm entries --json")]
 pub(crate) struct AttentionArgs {
     /// The matrix A; - reads standard input.
@@ -36,6 +37,13 @@ pub(crate) struct AttentionArgs {
     /// this slope where it is below zero. Q and K then have one column a head, of f32.
     #[arg(long, value_name = "SLOPE", num_args = 0..=1, default_missing_value = "0.2", allow_negative_numbers = true)]
     pub(crate) additive: Option<f32>,
+
+    /// Scores as in GATv2: a vector times the sum of two rows, whose elements below zero are multiplied by this slope.
+    #[arg(
+        long, value_name = "SLOPE", num_args = 0..=1, default_missing_value = "0.2", allow_negative_numbers = true,
+        conflicts_with = "additive"
+    )]
+    pub(crate) gatv2: Option<f32>,
 
     /// Columns of each head of V and the result, at most 256 [default: those of Q]
     #[arg(long, value_name = "E")]

@@ -7,9 +7,9 @@ use windrow::synthetic::seeded_values;
 use windrow::{
     AttentionBackward, AttentionGradients, AttentionOperands, AttentionOptions, AttentionPlan,
     AttentionReport, AttentionScores, Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element,
-    GraphAttention, HeadLayout, Precision, Verification, bf16, f16,
+    GraphAttention, HeadLayout, Precision, Value, Verification, bf16, f16,
 };
-use windrow_bench::measure::{Timing, measure};
+use windrow_bench::measure::{Sampling, Timing, measure};
 
 use crate::args::AttentionArgs;
 use crate::command::spmm::conclusion;
@@ -46,9 +46,10 @@ pub(crate) fn run(args: &AttentionArgs, console: Console) -> Result<()> {
     let options = AttentionOptions {
         heads: args.heads,
         layout: args.layout,
-        scores: match args.additive {
-            Some(negative_slope) => AttentionScores::Additive { negative_slope },
-            None => AttentionScores::DotProduct,
+        scores: match (args.additive, args.gatv2) {
+            (Some(negative_slope), _) => AttentionScores::Additive { negative_slope },
+            (None, Some(negative_slope)) => AttentionScores::Gatv2 { negative_slope },
+            (None, None) => AttentionScores::DotProduct,
         },
         columns: args.dim,
         value_columns: args.value_dim,
@@ -101,6 +102,8 @@ fn attend<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     });
     spinner.finish_and_clear();
     let (q, k, v) = operands?;
+    let vector = vector_of(device, options, args.seed)?;
+    let operands = || with_vector(AttentionOperands::new(&q, &k, &v), vector.as_ref());
     let (rows, columns) = shape(a.rows(), value_columns);
     let mut out = DeviceMatrix::<f32>::zeros(device, rows, columns)?;
     // An element that no kernel writes cannot pass for a right one.
@@ -108,19 +111,24 @@ fn attend<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     let scale = args.scale.unwrap_or_else(|| 1.0 / (of_scores as f32).sqrt());
     let spinner = console.spinner("timing");
     let stream = device.stream();
-    let time = measure(device, args.timing.sampling(), || {
-        plan.forward_on(&stream, scale, AttentionOperands::new(&q, &k, &v), &mut out)
-    });
+    let time =
+        measure(device, args.timing.sampling(), || plan.forward_on(&stream, scale, operands(), &mut out));
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");
-    let verification = args.verify.then(|| plan.verify(a, scale, ([&q, &k], &v), &out)).transpose();
+    let verification = args.verify.then(|| plan.verify(a, scale, &operands(), &out)).transpose();
     spinner.finish_and_clear();
     let gradients = match args.gradients {
         true => {
             let gradient = operand::<T>(device, (rows, columns), args.seed.wrapping_add(2 << 32))?;
             let spinner = console.spinner("timing the gradients");
-            let time = time_gradients(plan, scale, ([&q, &k], [&v, &gradient]), args);
+            let time = time_gradients(
+                plan,
+                scale,
+                ([&q, &k], [&v, &gradient]),
+                vector.as_ref(),
+                args.timing.sampling(),
+            );
             spinner.finish_and_clear();
             Some(time?)
         }
@@ -155,21 +163,39 @@ fn operand<T: Element>(
     Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, columns)?)?)
 }
 
+/// What scores of `GATv2` multiply sums by, for others none.
+fn vector_of(device: &Device, options: &AttentionOptions, seed: u64) -> Result<Option<DeviceBuffer<f32>>> {
+    if !options.scores.have_vector() {
+        return Ok(None);
+    }
+    let numbers = seeded_values::<f32>(options.heads * options.score_columns(), seed.wrapping_add(3 << 32))?;
+    Ok(Some(DeviceBuffer::from_slice(device, &numbers)?))
+}
+
+fn with_vector<'a, T: Value, S: Value>(
+    operands: AttentionOperands<'a, T, S>,
+    vector: Option<&'a DeviceBuffer<f32>>,
+) -> AttentionOperands<'a, T, S> {
+    vector.into_iter().fold(operands, AttentionOperands::vector)
+}
+
 /// Times the gradients, of the type of `V`, given that of the result.
 fn time_gradients<T: Element<Sum = f32>, S: Element<Sum = f32>>(
     plan: &AttentionPlan,
     scale: f32,
     ([q, k], [v, gradient]): ([&DeviceMatrix<S>; 2], [&DeviceMatrix<T>; 2]),
-    args: &AttentionArgs,
+    vector: Option<&DeviceBuffer<f32>>,
+    sampling: Sampling,
 ) -> Result<Timing> {
     let (device, stream) = (plan.device(), plan.device().stream());
     let zeros = |rows, columns| DeviceMatrix::<T>::zeros(device, rows, columns);
     let (mut of_q, mut of_k) = (zeros(q.rows(), q.cols())?, zeros(k.rows(), k.cols())?);
     let (mut of_v, mut out) = (zeros(v.rows(), v.cols())?, zeros(gradient.rows(), gradient.cols())?);
-    let mut states = DeviceBuffer::<f32>::alloc_zeroed(device, 2 * args.heads * plan.report().rows)?;
-    let operands = || AttentionOperands::new(q, k, v);
+    let mut states =
+        DeviceBuffer::<f32>::alloc_zeroed(device, 2 * plan.report().options.heads * plan.report().rows)?;
+    let operands = || with_vector(AttentionOperands::new(q, k, v), vector);
     plan.forward_on(&stream, scale, operands().states(&mut states), &mut out)?;
-    let time = measure(device, args.timing.sampling(), || {
+    let time = measure(device, sampling, || {
         let found = AttentionGradients::new(&mut of_q, &mut of_k, &mut of_v);
         plan.backward_on(&stream, scale, AttentionBackward::new(operands(), &states, &out, gradient), found)
     })?;

@@ -85,7 +85,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
     /// Bytes of the rows of `V` of a step.
     const VALUE_BYTES: u32 = STEP * Self::WIDTH * 2;
     /// Where warps leave what they have of a window, in the place of the last rows of `V`.
-    const SHARES: Shares = Shares::new(W::ROWS, Self::WIDTH, Self::VALUE_BYTES);
+    const SHARES: Shares = Shares::new(W::ROWS, Self::WIDTH, 1, Self::VALUE_BYTES);
     /// Rows of `V` that a warp copies at once, a vector of 16 bytes a lane.
     const ROWS_AT_ONCE: u32 = WARP / (Self::WIDTH / VECTOR);
     const VALID: () = {
@@ -338,7 +338,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                 });
                 if s.lane() / 4 == 0 {
                     // SAFETY: the row of the warp is this lane's.
-                    unsafe { Self::SHARES.keep_state(s, s.warp(), of_window, softmax) };
+                    unsafe { Self::SHARES.keep_state(s, [s.warp(), of_window, 0], softmax) };
                 }
             }
         });
@@ -367,7 +367,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
         let row = place.window * W::ROWS + s.lane();
         if s.lane() < W::ROWS && row < p.rows {
             // SAFETY: the row is this lane's.
-            unsafe { p.keep_state(s, place.head, row, Self::SHARES.state(s, s.warp(), s.lane())) };
+            unsafe { p.keep_state(s, place.head, row, Self::SHARES.state(s, [s.warp(), s.lane(), 0])) };
         }
     }
 }

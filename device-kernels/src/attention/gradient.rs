@@ -10,7 +10,10 @@
 //! ```
 //!
 //! Where scores are additive, `dQ[i] = scale · Σ_j dz[i, j]`, `dK[j] = scale · Σ_i dz[i, j]` and
-//! `dbias[i, j] = scale · dz[i, j]` with `dz = ds · leaky_relu'(Q[i] + K[j] + bias[i, j])`.
+//! `dbias[i, j] = scale · dz[i, j]` with `dz = ds · leaky_relu'(Q[i] + K[j] + bias[i, j])`. Of those of `GATv2`
+//! `dQ[i, c] = scale · a[c] · Σ_j dz[i, j, c]`, `dK` likewise, and `da[c] = scale · Σ_ij ds[i, j] · leaky_relu(z)` with
+//! `z = Q[i, c] + K[j, c]` and `dz = ds · leaky_relu'(z)`; each row leaves what it adds to `da`, and sums of columns
+//! ([`ColumnSums`](crate::training::ColumnSums)) make the rest.
 //!
 //! Two passes of one kernel, [`AttentionGradient`]: [`OverRows`] walks the rows of the matrix and [`OverColumns`] those
 //! of its transpose, so that every sum is one warp's and no element is added to by several. Each multiplies the two
@@ -26,11 +29,23 @@ mod pass;
 pub use self::join::{AttentionGradientJoin, AttentionGradientJoinParams};
 pub use self::pass::{AttentionGradient, GradientPass, OverColumns, OverRows};
 
-use super::{ATTENTION_WARPS, DroppedWeights, EntryBias, HeadMatrix};
+use super::{ATTENTION_WARPS, DroppedWeights, EntryBias, HeadMatrix, ScoreKind, WalkHeads};
 
 /// What the pass over rows leaves of a row for the one over columns: what scores are taken relative to, the reciprocal
 /// of the sum of weights, `D`, and a zero.
 pub type RowTerms = [f32; 4];
+
+/// Where sums go, multiplied by a factor.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct SumsTo {
+    /// The gradient that they are.
+    pub matrix: HeadMatrix,
+    /// What sums are multiplied by.
+    pub scale: f32,
+    /// Type of the gradient: [`OutputType::code`](crate::output::OutputType::code).
+    pub code: u32,
+}
 
 /// Arguments of [`AttentionGradient`].
 ///
@@ -39,16 +54,19 @@ pub type RowTerms = [f32; 4];
 ///   rows as the matrix has rows or columns, and as many columns as its counterpart, at most those that the kernel has
 ///   room for ([`AttentionGradient::WIDTH`]). Where kernels read vectors, rows begin at multiples of 16 bytes, and have
 ///   a multiple of that. Where scores are additive, `Q` and `K` are of f32 and one column, of any alignment;
-/// - `sums` is `dQ` over rows, with the second unused, and `dK` and `dV` over columns, of the type `sums_type`;
+/// - `vector` has a number for each head and column of `Q`, heads slowest, if scores are those of `GATv2`, and is else
+///   null;
+/// - `sums` is `dQ` over rows, with what rows add to `da`, if there is a vector, and `dK` and `dV` over columns;
 /// - `offsets` says where each row (over columns: column) begins among the entries, and the last ends; `entries` has
 ///   the column (over columns: row) of each; fewer than 2³¹ entries;
 /// - `pieces` is as for [`AttentionParams`](super::AttentionParams), of windows of one row;
 /// - over rows, `out` is the result of the forward pass, of the type `out_type`, and `states` what it kept; `terms` has
 ///   room for one of each head and row, heads slowest. Over columns, `terms` has what the pass over rows left;
-/// - `partial` has [`gradient_partial_floats`] numbers for each head and slot, slots fastest;
+/// - `partial` has [`gradient_partial_floats`] numbers for each walk and slot, slots fastest;
 /// - `bias` is as for `AttentionParams`; over columns, `positions` has the position of each entry among those of the
 ///   matrix, or is null if there is no bias. `bias_gradient` is null, or has as many numbers as there are of the bias;
-/// - `first_head` and the grid's slow axis name the heads.
+/// - `heads` is as for `AttentionParams`, with which `sums` go by the columns of a walk, too, and one if the bias that
+///   all heads have gets a gradient; `first_walk` and the grid's slow axis name the walks.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct AttentionGradientParams {
@@ -57,9 +75,11 @@ pub struct AttentionGradientParams {
     /// What is gathered for each entry.
     pub gathered: [HeadMatrix; 2],
     /// Where the gradients go.
-    pub sums: [HeadMatrix; 2],
+    pub sums: [SumsTo; 2],
     /// The result of the forward pass.
     pub out: HeadMatrix,
+    /// What sums of elements were multiplied by, of scores of `GATv2`.
+    pub vector: GlobalPtr<f32>,
     /// What was added to the scores.
     pub bias: EntryBias,
     /// Where the gradient of the bias goes; heads follow one another as those of the bias.
@@ -92,21 +112,19 @@ pub struct AttentionGradientParams {
     pub scale: f32,
     /// Type of `out`: [`OutputType::code`](crate::output::OutputType::code).
     pub out_type: u32,
-    /// Type of `sums`, as that of `out`.
-    pub sums_type: u32,
     /// Which weights were dropped.
     pub dropped: DroppedWeights,
-    /// The head of the grid's first blocks.
-    pub first_head: u32,
+    /// The heads of a walk.
+    pub heads: WalkHeads,
+    /// The walk of the grid's first blocks.
+    pub first_walk: u32,
     /// 1 if the gradient of the bias is added to what is there, else 0.
     pub adds_bias_gradient: u32,
     /// Logarithm of the rows that a warp walks side by side, where they are not pieces: at most one for each group of
     /// lanes.
     pub warp_rows_log2: u32,
-    /// Slope of additive scores below zero.
+    /// Slope of the rectifier below zero, where scores have one.
     pub negative_slope: f32,
-    /// Zero: `Pod` allows no padding.
-    pub reserved: u32,
 }
 
 impl AttentionGradientParams {
@@ -115,6 +133,12 @@ impl AttentionGradientParams {
     pub const fn blocks(&self) -> u32 {
         self.piece_count + self.rows.div_ceil(ATTENTION_WARPS << self.warp_rows_log2)
     }
+}
+
+/// Gradients that a pass adds up.
+#[must_use]
+pub const fn gradient_results(over_columns: bool, scores: ScoreKind) -> u32 {
+    if over_columns || matches!(scores, ScoreKind::Gatv2) { 2 } else { 1 }
 }
 
 /// Numbers that a piece leaves: a row of `width` for each result of the pass.

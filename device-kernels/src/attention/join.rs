@@ -40,13 +40,14 @@ impl Kernel for AttentionJoin {
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionJoinParams) {
         let (window_rows, width) = (1 << p.window_rows_log2, 1 << p.width_log2);
-        let record = u64::from(partial_floats(window_rows, width));
-        let head = s.block_idx_y();
+        let heads = p.attention.heads;
+        let record = u64::from(partial_floats(window_rows, width, heads));
+        let walk = s.block_idx_y();
         // SAFETY: the obligations of the params: slots hold what the launch before wrote; every element is one
         // thread's.
         unsafe {
             let [window, first, count, _] = s.load_readonly(p.windows.at(s.block_idx()));
-            let first = u64::from(head) * u64::from(p.attention.slot_count) + u64::from(first);
+            let first = u64::from(walk) * u64::from(p.attention.slot_count) + u64::from(first);
             let partial = p.attention.partial.at_wide(first * record);
             let mut at = s.thread_idx();
             while at < window_rows << p.width_log2 {
@@ -54,7 +55,8 @@ impl Kernel for AttentionJoin {
                 let row = (window << p.window_rows_log2) + of_window;
                 let of_slot = |slot: u32| partial.at_wide(u64::from(slot) * record);
                 let state = |slot| {
-                    let state = of_slot(slot).at(window_rows * width + 2 * of_window);
+                    let state = (of_window << heads.count_log2) + heads.of_column(column);
+                    let state = of_slot(slot).at(window_rows * width + 2 * state);
                     s.load::<[f32; 2]>(state.cast())
                 };
                 let mut max = f32::NEG_INFINITY;
@@ -71,7 +73,7 @@ impl Kernel for AttentionJoin {
                     slot += 1;
                 }
                 if row < p.attention.rows {
-                    p.attention.finish(s, (head, row, column), joined);
+                    p.attention.finish(s, (walk, row, column), joined);
                 }
                 at += THREADS;
             }

@@ -12,13 +12,37 @@ use core::marker::PhantomData;
 
 use windrow_simt::{Simt, WARP};
 
-use super::HeadMatrix;
+use super::{HeadMatrix, WalkHeads};
 use crate::element::{Element, Gather};
-use crate::row_softmax::butterfly;
 use crate::unroll::each;
 
 /// A lane's elements of a row; of a part that is read element by element all but the first are zero.
 pub(super) type Elements<const PARTS: usize> = [[f32; 8]; PARTS];
+
+/// The heads of a walk, as a lane has them.
+#[derive(Clone, Copy)]
+pub(super) struct LaneHeads {
+    /// Number of the walk.
+    pub(super) walk: u32,
+    /// Its first head, from which all of them are read.
+    pub(super) first: u32,
+    /// The head that is the lane's own.
+    pub(super) own: u32,
+    /// Whether the lane is the first of a head.
+    pub(super) leads: bool,
+    /// Which steps of a sum over all lanes of a group are between lanes of one head: its bit is set.
+    steps: u32,
+    /// The reciprocal of what the other steps, of a lane with itself, multiply a sum by.
+    unscale: f32,
+}
+
+impl LaneHeads {
+    /// Which of the walk's heads is the lane's.
+    #[inline(always)]
+    pub(super) const fn number(self) -> u32 {
+        self.own - self.first
+    }
+}
 
 /// How rows are read, lanes across the width, and what each has of it.
 pub(super) struct Lanes<G, const LANES: u32, const PARTS: usize>(PhantomData<G>);
@@ -31,6 +55,33 @@ impl<G: Gather, const LANES: u32, const PARTS: usize> Lanes<G, LANES, PARTS> {
         assert!(LANES.is_power_of_two() && LANES <= WARP, "a gathered row is read inside of a warp");
     /// A row that is not there.
     pub(super) const NONE: [G::Raw; PARTS] = [G::ZERO; PARTS];
+
+    /// The heads of a walk, of which there is one unless lanes have a vector each.
+    #[inline(always)]
+    pub(super) fn heads<S: Simt>(s: &S, heads: WalkHeads, walk: u32) -> LaneHeads {
+        let column = Self::column(s, 0);
+        if PARTS > 1 || !G::VECTORS {
+            return LaneHeads {
+                walk,
+                first: walk,
+                own: walk,
+                leads: column == 0,
+                steps: WARP - 1,
+                unscale: 1.0,
+            };
+        }
+        let first = heads.first(walk);
+        let of_head = (1 << heads.columns_log2) / G::WIDTH;
+        let lanes = if of_head < LANES { of_head } else { LANES };
+        LaneHeads {
+            walk,
+            first,
+            own: first + heads.of_column(column),
+            leads: heads.begins(column),
+            steps: lanes - 1,
+            unscale: lanes as f32 / LANES as f32,
+        }
+    }
 
     /// The lane's first column of a part.
     #[inline(always)]
@@ -64,16 +115,28 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usiz
         elements
     }
 
-    /// The sum over the lanes of a group of the products of two rows.
+    /// The sum over the lanes of a head of the products of two rows, the same in all of them.
     ///
     /// # Safety
     /// A collective of the full warp.
     #[inline(always)]
-    pub(super) unsafe fn product<S: Simt>(s: &S, a: &Elements<PARTS>, b: &Elements<PARTS>) -> f32 {
+    pub(super) unsafe fn product<S: Simt>(
+        s: &S,
+        heads: LaneHeads,
+        a: &Elements<PARTS>,
+        b: &Elements<PARTS>,
+    ) -> f32 {
         let mut product = 0.0;
         Self::each_element(|part, e| product = s.fma(a[part][e], b[part][e], product));
-        // SAFETY: the caller's promise.
-        unsafe { butterfly::<S, LANES>(s, product, |a, b| a + b) }
+        // No step is left out, for a branch would keep products of two entries from being made side by side: between
+        // heads a lane adds its own sum, which doubles it.
+        let mut half = LANES / 2;
+        while half >= 1 {
+            // SAFETY: the caller's promise.
+            product += f32::from_bits(unsafe { s.shuffle_xor(product.to_bits(), half & heads.steps) });
+            half /= 2;
+        }
+        product * heads.unscale
     }
 
     /// `sums += factor · row`.

@@ -70,6 +70,41 @@ impl HeadMatrix {
     }
 }
 
+/// The heads of a walk: where they lie beside each other, several are walked at once, each by some of the lanes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct WalkHeads {
+    /// Logarithm of their number. Operands then have the columns of all of them.
+    pub count_log2: u32,
+    /// Logarithm of the columns of each; at least that of what a lane has, and of no matter for a single one.
+    pub columns_log2: u32,
+}
+
+impl WalkHeads {
+    /// A walk for each head.
+    pub const ONE: Self = Self { count_log2: 0, columns_log2: 31 };
+
+    /// The first head of a walk.
+    #[inline(always)]
+    pub(super) const fn first(self, walk: u32) -> u32 {
+        walk << self.count_log2
+    }
+
+    /// Which of the walk's heads a column is of; behind the last head, that.
+    #[inline(always)]
+    pub(super) const fn of_column(self, column: u32) -> u32 {
+        let (head, last) = (column >> self.columns_log2, (1 << self.count_log2) - 1);
+        if head < last { head } else { last }
+    }
+
+    /// Whether a column is the first of a head.
+    #[inline(always)]
+    pub(super) const fn begins(self, column: u32) -> bool {
+        let is_there = column >> self.columns_log2 >> self.count_log2 == 0;
+        is_there && column & ((1 << self.columns_log2) - 1) == 0
+    }
+}
+
 /// What is added to the scores of entries.
 ///
 /// # Obligations

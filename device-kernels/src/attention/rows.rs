@@ -9,8 +9,8 @@ use core::marker::PhantomData;
 use windrow_simt::{Simt, WARP};
 
 use super::block::Shares;
-use super::lanes::{Elements, Lanes};
-use super::scores::ScoreForm;
+use super::lanes::{Elements, LaneHeads, Lanes};
+use super::scores::{OtherRow, OwnRow, ScoreForm, ScoreKind, Scores};
 use super::sums::{Softmax, rescale};
 use super::{ATTENTION_WARPS, AttentionParams};
 use crate::element::{Element, Gather};
@@ -34,22 +34,14 @@ struct Fetched<G: Gather, const PARTS: usize> {
     /// Where it is among all, if it is there.
     position: Option<u32>,
     column: u32,
-    keys: [G::Raw; PARTS],
-    /// Instead of the row of `K`, where scores are additive.
-    number: f32,
+    key: OtherRow<G, PARTS>,
     values: [G::Raw; PARTS],
-}
-
-/// What scores are made of, of a row: of numbers, the first element.
-struct Query<const PARTS: usize> {
-    head: u32,
-    elements: Elements<PARTS>,
 }
 
 impl<C, G: Gather, const LANES: u32, const PARTS: usize> AttentionRows<C, G, LANES, PARTS> {
     /// Columns that there is room for.
     pub const WIDTH: u32 = Lanes::<G, LANES, PARTS>::WIDTH;
-    const SHARES: Shares = Shares::new(1, Self::WIDTH, 0);
+    const SHARES: Shares = Shares::new(1, Self::WIDTH, LANES, 0);
 }
 
 impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, const PARTS: usize> Kernel
@@ -58,7 +50,7 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
     type Params = AttentionParams;
     const FILE: &'static str = "attention/rows";
     const VARIANT: Variant = Variant::AttentionRows {
-        additive: C::ADDITIVE,
+        scores: C::KIND,
         dtype: G::Element::DTYPE,
         vectors: G::VECTORS,
         width: Self::WIDTH,
@@ -67,40 +59,44 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
     const SHARED_BYTES: u32 = Self::SHARES.end();
     const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * (WARP / LANES);
     // Left to itself, `ptxas` spills a few registers to fit more blocks.
-    const MIN_BLOCKS: u32 = match (Self::WIDTH, G::VECTORS) {
-        (0..=128, _) => 8,
-        (_, true) => 5,
-        (_, false) => 3,
+    const MIN_BLOCKS: u32 = match (C::KIND, Self::WIDTH, G::WIDTH) {
+        (ScoreKind::Gatv2, 0..=128, 8) => 5,
+        (ScoreKind::Gatv2, 0..=128, 4) => 7,
+        (ScoreKind::Gatv2, _, 4 | 8) => 4,
+        (_, 0..=128, _) => 8,
+        (_, _, 1) => 3,
+        _ => 5,
     };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionParams) {
         const { Lanes::<G, LANES, PARTS>::VALID }
-        let (block, head) = (s.block_idx(), s.block_idx_y());
+        let block = s.block_idx();
+        let heads = Lanes::<G, LANES, PARTS>::heads(s, p.heads, s.block_idx_y());
         // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets a
         // barrier of the block; a warp stays together, whichever rows its lanes have.
         unsafe {
             if block < p.piece_count {
                 let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
                 let mut walk = RowWalk::of_block::<S, LANES>(s, [row, first, end], ATTENTION_WARPS);
-                let state = Self::walk(s, p, head, &mut walk);
+                let state = Self::walk(s, p, heads, &mut walk);
                 Self::each_sum(s, (&walk, &state), |column, sum| {
                     s.store_shared(Self::SHARES.sum_at(s.warp(), 0, column), sum);
                 });
-                if s.lane() == 0 {
-                    Self::SHARES.keep_state(s, s.warp(), 0, state.softmax);
+                if heads.leads && s.lane() < LANES {
+                    Self::SHARES.keep_state(s, [s.warp(), 0, heads.number()], state.softmax);
                 }
                 s.sync_block(); // RAW: sums of warps written -> joined
-                Self::SHARES.join(s, p, [head, row, slot]);
+                Self::SHARES.join(s, p, [heads.walk, row, slot]);
                 return;
             }
             let warp = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
             let Some(mut walk) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
-            let state = Self::walk(s, p, head, &mut walk);
+            let state = Self::walk(s, p, heads, &mut walk);
             if walk.is_own {
-                Self::write(s, p, head, (&walk, &state));
-                if s.lane().is_multiple_of(LANES) && walk.tells::<S, LANES>(s) {
-                    p.keep_state(s, head, walk.row, state.softmax);
+                Self::write(s, p, heads.first, (&walk, &state));
+                if heads.leads && walk.tells::<S, LANES>(s) {
+                    p.keep_state(s, heads.own, walk.row, state.softmax);
                 }
             }
         }
@@ -115,32 +111,29 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
     /// # Safety
     /// The obligations of the params; the whole warp is here.
     #[inline(always)]
-    unsafe fn walk<S: Simt>(s: &S, p: &AttentionParams, head: u32, walk: &mut RowWalk) -> State<PARTS> {
+    unsafe fn walk<S: Simt>(
+        s: &S,
+        p: &AttentionParams,
+        heads: LaneHeads,
+        walk: &mut RowWalk,
+    ) -> State<PARTS> {
         let mut state = State { softmax: Softmax::EMPTY, sums: [[0.0; 8]; PARTS] };
         // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
         unsafe {
-            let mut query = Query { head, elements: [[0.0; 8]; PARTS] };
-            if C::ADDITIVE {
-                query.elements[0][0] = p.q.number(s, head, walk.row);
-            } else {
-                query.elements = Lanes::<G, LANES, PARTS>::elements(
-                    s,
-                    Lanes::<G, LANES, PARTS>::fetch(s, &p.q, head, walk.row),
-                );
-            }
+            let query = Scores::<C, G, LANES, PARTS>::own(s, &p.q, p.vector, (heads, walk.row));
             while walk.goes_on() {
                 let [one, other] = walk.positions::<S, LANES>(s);
                 // Not in a loop: what is under way stays in registers.
-                let first = Self::fetch(s, p, head, one, walk.end);
-                let second = Self::fetch(s, p, head, other, walk.end);
-                let scores = [Self::score(s, p, &query, &first), Self::score(s, p, &query, &second)];
+                let first = Self::fetch(s, p, heads, one, walk.end);
+                let second = Self::fetch(s, p, heads, other, walk.end);
+                let scores = [&first, &second].map(|entry| Self::score(s, p, (heads, &query), entry));
                 let largest = scores[0].max(scores[1]);
                 if state.softmax.is_passed_by(largest) {
                     let factor = state.softmax.raise(s, largest);
                     Lanes::<G, LANES, PARTS>::each_element(|part, e| state.sums[part][e] *= factor);
                 }
-                Self::add(s, p, (head, walk.row), (&first, scores[0]), &mut state);
-                Self::add(s, p, (head, walk.row), (&second, scores[1]), &mut state);
+                Self::add(s, p, (heads.own, walk.row), (&first, scores[0]), &mut state);
+                Self::add(s, p, (heads.own, walk.row), (&second, scores[1]), &mut state);
                 walk.step();
             }
             Self::join_ways(s, walk.ways, &mut state);
@@ -156,23 +149,19 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
     unsafe fn fetch<S: Simt>(
         s: &S,
         p: &AttentionParams,
-        head: u32,
+        heads: LaneHeads,
         position: u32,
         end: u32,
     ) -> Fetched<G, PARTS> {
-        let none = Lanes::<G, LANES, PARTS>::NONE;
-        let mut entry = Fetched { position: None, column: 0, keys: none, number: 0.0, values: none };
+        let (key, values) = (Scores::<C, G, LANES, PARTS>::NONE, Lanes::<G, LANES, PARTS>::NONE);
+        let mut entry = Fetched { position: None, column: 0, key, values };
         if position < end {
             entry.position = Some(position);
             // SAFETY: the caller's promise; an entry's column is a row of `K` and `V`.
             unsafe {
                 entry.column = s.load_readonly(p.entries.at(position));
-                if C::ADDITIVE {
-                    entry.number = p.k.number(s, head, entry.column);
-                } else {
-                    entry.keys = Lanes::<G, LANES, PARTS>::fetch(s, &p.k, head, entry.column);
-                }
-                entry.values = Lanes::<G, LANES, PARTS>::fetch(s, &p.v, head, entry.column);
+                entry.key = Scores::<C, G, LANES, PARTS>::fetch(s, &p.k, heads, entry.column);
+                entry.values = Lanes::<G, LANES, PARTS>::fetch(s, &p.v, heads.first, entry.column);
             }
         }
         entry
@@ -186,21 +175,15 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
     unsafe fn score<S: Simt>(
         s: &S,
         p: &AttentionParams,
-        query: &Query<PARTS>,
+        (heads, query): (LaneHeads, &OwnRow<PARTS>),
         entry: &Fetched<G, PARTS>,
     ) -> f32 {
-        let made = if C::ADDITIVE {
-            query.elements[0][0] + entry.number
-        } else {
-            let key = Lanes::<G, LANES, PARTS>::elements(s, entry.keys);
-            // SAFETY: the caller's promise.
-            unsafe { Lanes::<G, LANES, PARTS>::product(s, &query.elements, &key) }
-        };
+        // SAFETY: the caller's promise.
+        let made = unsafe { Scores::<C, G, LANES, PARTS>::made(s, (p.factors(), heads), query, &entry.key) };
         let Some(position) = entry.position else { return f32::NEG_INFINITY };
         // SAFETY: as above; there is such an entry.
-        let bias = unsafe { p.bias.of(s, query.head, position) };
-        // Two roundings, as where products, bias and softmax are steps of their own.
-        if C::ADDITIVE { p.rectified().score(made + bias) } else { made * p.scale + bias }
+        let bias = unsafe { p.bias.of(s, heads.own, position) };
+        Scores::<C, G, LANES, PARTS>::score(p.factors(), made, bias)
     }
 
     /// Adds an entry to what its way has.

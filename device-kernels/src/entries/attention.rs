@@ -2,7 +2,7 @@
 
 use crate::attention::{
     Additive, AttentionGradient as Gradient, AttentionGradientJoin, AttentionJoin, AttentionRows, AttentionWindows,
-    ByColumns, ByEntries, DotProduct, OverColumns, OverRows,
+    ByColumns, ByEntries, DotProduct, Gatv2, OverColumns, OverRows,
 };
 use crate::element::{Bf16, F16, F32, Scalars, Vectors};
 
@@ -231,5 +231,65 @@ entries! {
         attention_additive_gradient_columns_bf16_elements_32 => Gradient<Additive, OverColumns, Scalars<Bf16>, 32, 1>,
         attention_additive_gradient_rows_bf16_elements_256 => Gradient<Additive, OverRows, Scalars<Bf16>, 32, 8>,
         attention_additive_gradient_columns_bf16_elements_256 => Gradient<Additive, OverColumns, Scalars<Bf16>, 32, 8>,
+    }
+    attention_gatv2_f32 {
+        attention_gatv2_f32_32 => AttentionRows<Gatv2, Vectors<F32>, 8, 1>,
+        attention_gatv2_f32_64 => AttentionRows<Gatv2, Vectors<F32>, 16, 1>,
+        attention_gatv2_f32_256 => AttentionRows<Gatv2, Vectors<F32>, 32, 2>,
+    }
+    attention_gatv2_f32_elements {
+        attention_gatv2_f32_elements_256 => AttentionRows<Gatv2, Scalars<F32>, 32, 8>,
+    }
+    attention_gatv2_gradient_f32 {
+        attention_gatv2_gradient_rows_f32_32 => Gradient<Gatv2, OverRows, Vectors<F32>, 8, 1>,
+        attention_gatv2_gradient_columns_f32_32 => Gradient<Gatv2, OverColumns, Vectors<F32>, 8, 1>,
+        attention_gatv2_gradient_rows_f32_64 => Gradient<Gatv2, OverRows, Vectors<F32>, 16, 1>,
+        attention_gatv2_gradient_columns_f32_64 => Gradient<Gatv2, OverColumns, Vectors<F32>, 16, 1>,
+        attention_gatv2_gradient_rows_f32_256 => Gradient<Gatv2, OverRows, Vectors<F32>, 32, 2>,
+        attention_gatv2_gradient_columns_f32_256 => Gradient<Gatv2, OverColumns, Vectors<F32>, 32, 2>,
+    }
+    attention_gatv2_gradient_f32_elements {
+        attention_gatv2_gradient_rows_f32_elements_256 => Gradient<Gatv2, OverRows, Scalars<F32>, 32, 8>,
+        attention_gatv2_gradient_columns_f32_elements_256 => Gradient<Gatv2, OverColumns, Scalars<F32>, 32, 8>,
+    }
+    attention_gatv2_f16 {
+        attention_gatv2_f16_32 => AttentionRows<Gatv2, Vectors<F16>, 4, 1>,
+        attention_gatv2_f16_64 => AttentionRows<Gatv2, Vectors<F16>, 8, 1>,
+        attention_gatv2_f16_256 => AttentionRows<Gatv2, Vectors<F16>, 32, 1>,
+    }
+    attention_gatv2_f16_elements {
+        attention_gatv2_f16_elements_256 => AttentionRows<Gatv2, Scalars<F16>, 32, 8>,
+    }
+    attention_gatv2_gradient_f16 {
+        attention_gatv2_gradient_rows_f16_32 => Gradient<Gatv2, OverRows, Vectors<F16>, 4, 1>,
+        attention_gatv2_gradient_columns_f16_32 => Gradient<Gatv2, OverColumns, Vectors<F16>, 4, 1>,
+        attention_gatv2_gradient_rows_f16_64 => Gradient<Gatv2, OverRows, Vectors<F16>, 8, 1>,
+        attention_gatv2_gradient_columns_f16_64 => Gradient<Gatv2, OverColumns, Vectors<F16>, 8, 1>,
+        attention_gatv2_gradient_rows_f16_256 => Gradient<Gatv2, OverRows, Vectors<F16>, 32, 1>,
+        attention_gatv2_gradient_columns_f16_256 => Gradient<Gatv2, OverColumns, Vectors<F16>, 32, 1>,
+    }
+    attention_gatv2_gradient_f16_elements {
+        attention_gatv2_gradient_rows_f16_elements_256 => Gradient<Gatv2, OverRows, Scalars<F16>, 32, 8>,
+        attention_gatv2_gradient_columns_f16_elements_256 => Gradient<Gatv2, OverColumns, Scalars<F16>, 32, 8>,
+    }
+    attention_gatv2_bf16 {
+        attention_gatv2_bf16_32 => AttentionRows<Gatv2, Vectors<Bf16>, 4, 1>,
+        attention_gatv2_bf16_64 => AttentionRows<Gatv2, Vectors<Bf16>, 8, 1>,
+        attention_gatv2_bf16_256 => AttentionRows<Gatv2, Vectors<Bf16>, 32, 1>,
+    }
+    attention_gatv2_bf16_elements {
+        attention_gatv2_bf16_elements_256 => AttentionRows<Gatv2, Scalars<Bf16>, 32, 8>,
+    }
+    attention_gatv2_gradient_bf16 {
+        attention_gatv2_gradient_rows_bf16_32 => Gradient<Gatv2, OverRows, Vectors<Bf16>, 4, 1>,
+        attention_gatv2_gradient_columns_bf16_32 => Gradient<Gatv2, OverColumns, Vectors<Bf16>, 4, 1>,
+        attention_gatv2_gradient_rows_bf16_64 => Gradient<Gatv2, OverRows, Vectors<Bf16>, 8, 1>,
+        attention_gatv2_gradient_columns_bf16_64 => Gradient<Gatv2, OverColumns, Vectors<Bf16>, 8, 1>,
+        attention_gatv2_gradient_rows_bf16_256 => Gradient<Gatv2, OverRows, Vectors<Bf16>, 32, 1>,
+        attention_gatv2_gradient_columns_bf16_256 => Gradient<Gatv2, OverColumns, Vectors<Bf16>, 32, 1>,
+    }
+    attention_gatv2_gradient_bf16_elements {
+        attention_gatv2_gradient_rows_bf16_elements_256 => Gradient<Gatv2, OverRows, Scalars<Bf16>, 32, 8>,
+        attention_gatv2_gradient_columns_bf16_elements_256 => Gradient<Gatv2, OverColumns, Scalars<Bf16>, 32, 8>,
     }
 }

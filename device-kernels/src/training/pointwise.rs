@@ -41,8 +41,8 @@ pub struct PointwiseParams {
     pub reserved: u32,
 }
 
-/// The kernel: `y = scale·factor·x + bias`, `max(y, 0)` if it rectifies, 0 where the gate is not above zero. A NaN stays
-/// one.
+/// The kernel: `y = scale·factor·x + bias`, `max(y, 0)` if it rectifies, 0 where the gate is not above zero. A NaN
+/// stays one.
 pub struct Pointwise;
 
 impl Kernel for Pointwise {
@@ -54,11 +54,11 @@ impl Kernel for Pointwise {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &PointwiseParams) {
-        // SAFETY: the factor is null or a number, by the obligations of the params.
-        let scale = unsafe { times_factor(s, p.scale, p.factor) };
-        p.extent.each_quad(s, |quad| {
-            // SAFETY: the quad is one of the matrices, which the params promise, and this thread's alone.
-            unsafe {
+        // SAFETY: the factor is null or a number, and a quad is one of the matrices and its thread's alone: the params
+        // promise it.
+        unsafe {
+            let scale = times_factor(s, p.scale, p.factor);
+            p.extent.each_quad(s, |quad| {
                 let mut elements = p.x.load(s, quad).map(|x| scale * x);
                 let gate = if p.gate.is_there() { p.gate.load(s, quad) } else { [1.0; 4] };
                 if p.bias.address() != 0 {
@@ -84,8 +84,8 @@ impl Kernel for Pointwise {
                 if p.rounded.is_there() {
                     store_rounded(s, p, quad, elements);
                 }
-            }
-        });
+            });
+        }
     }
 }
 

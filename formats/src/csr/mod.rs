@@ -1,5 +1,6 @@
 //! Compressed sparse rows (CSR), valid by construction.
 
+mod batch;
 mod block;
 mod build;
 mod pattern;

@@ -22,7 +22,6 @@ pub(crate) struct Attention {
 /// What a layer's forward pass leaves for its gradient.
 pub(crate) struct Attended {
     states: DeviceBuffer<f32>,
-    /// The result.
     pub(crate) out: DeviceMatrix<f32>,
 }
 

@@ -1,6 +1,6 @@
-//! A graph attention network (Veličković et al., 2018): a node takes the average of its neighbours, in each head weighted
-//! by the softmax of a rectified sum of a number of its own and one of the neighbour's. Hidden layers have several heads
-//! beside each other, the last has one.
+//! A graph attention network (Veličković et al., 2018): a node takes the average of its neighbours, in each head
+//! weighted by the softmax of a rectified sum of a number of its own and one of the neighbour's. Hidden layers have
+//! several heads beside each other, the last has one.
 //!
 //! ```text
 //! forward                                            backward, from G = ∂loss/∂O
@@ -10,8 +10,8 @@
 //! H' = max(O, 0)                                     ∂W = Hᵀ·∂Z, ∂H = ∂Z·Wᵀ, zero where H is
 //! ```
 //!
-//! Column `h` of `A` and `B` has elements in the `d` rows of head `h` alone: zeros elsewhere stay, for their gradient is
-//! kept zero.
+//! Column `h` of `A` and `B` has elements in the `d` rows of head `h` alone: zeros elsewhere stay, for their gradient
+//! is kept zero.
 
 use windrow::synthetic::SplitMix64;
 use windrow::training::relu_backward_on;
@@ -23,20 +23,18 @@ use super::gemm::Form;
 use super::model::{Operand, Parameter, Shape, Tools, Width, glorot};
 use super::stack::{self, Ends, Stack};
 
-/// The model.
 pub(crate) type Gat = Stack<Layer>;
 
 /// Slope of the rectifier below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
 
-/// A layer.
 pub(crate) struct Layer {
     weight: Parameter,
-    /// `A` and `B`.
+    /// `A` and `B`, which make scores of `Z`.
     to_scores: [Parameter; 2],
     z: DeviceMatrix<f32>,
     z_operand: Operand,
-    /// `Q` and `K`.
+    /// `Q` and `K`, a column for each head.
     scores: [DeviceMatrix<f32>; 2],
     attended: Attended,
     place: usize,

@@ -1,6 +1,6 @@
-//! A graph transformer (Shi et al., 2021): a node takes the average of its neighbours' values, in each head weighted by the
-//! softmax of the products of its query with their keys, and adds what it makes of itself. Hidden layers have several
-//! heads beside each other, the last has one.
+//! A graph transformer (Shi et al., 2021): a node takes the average of its neighbours' values, in each head weighted by
+//! the softmax of the products of its query with their keys, and adds what it makes of itself. Hidden layers have
+//! several heads beside each other, the last has one.
 //!
 //! ```text
 //! forward                                             backward, from G = ∂loss/∂(O + H·U)
@@ -19,17 +19,15 @@ use super::gemm::Form;
 use super::model::{Operand, Parameter, Shape, Tools, Typed};
 use super::stack::{self, Ends, Stack};
 
-/// The model.
 pub(crate) type GraphTransformer = Stack<Layer>;
 
-/// A layer.
 pub(crate) struct Layer {
     projections: [Projection; 3],
     /// `U`: what a node makes of itself.
     skip: Parameter,
     attended: Attended,
     output: DeviceMatrix<f32>,
-    /// `1 / √d`.
+    /// `1 / √d`, for heads of `d` columns.
     scale: f32,
     place: usize,
 }

@@ -48,17 +48,25 @@ pub struct AttentionGradients<'a, R: Value> {
     q: DeviceViewMut<'a, R>,
     k: DeviceViewMut<'a, R>,
     v: DeviceViewMut<'a, R>,
+    vector: Option<DeviceSliceMut<'a, f32>>,
     bias: Option<DeviceSliceMut<'a, f32>>,
 }
 
 impl<'a, R: Value> AttentionGradients<'a, R> {
-    /// Without that of the bias.
+    /// Without those of the vector and the bias.
     pub fn new(
         q: impl Into<DeviceViewMut<'a, R>>,
         k: impl Into<DeviceViewMut<'a, R>>,
         v: impl Into<DeviceViewMut<'a, R>>,
     ) -> Self {
-        Self { q: q.into(), k: k.into(), v: v.into(), bias: None }
+        Self { q: q.into(), k: k.into(), v: v.into(), vector: None, bias: None }
+    }
+
+    /// Where the gradient of the vector of [`GATv2`](super::AttentionBuilder::gatv2) goes: as many numbers as it has.
+    #[must_use]
+    pub fn vector(mut self, vector: impl Into<DeviceSliceMut<'a, f32>>) -> Self {
+        self.vector = Some(vector.into());
+        self
     }
 
     /// Where the gradient of the bias goes: as many numbers as the bias has. Of a bias that all heads have it is the
@@ -83,10 +91,14 @@ impl AttentionPlan {
     /// Of additive scores `dQ[i] = scale · Σ_j dz`, `dK[j] = scale · Σ_i dz` and `dbias = scale · dz`, with
     /// `dz = ds · leaky_relu'(Q[i] + K[j] + bias[i, j])`.
     ///
+    /// Of scores of `GATv2`, with `z = Q[i, c] + K[j, c]` and `dz = ds · a[c] · leaky_relu'(z)`, they are
+    /// `dQ[i, c] = scale · Σ_j dz`, `dK[j, c] = scale · Σ_i dz`, `da[c] = scale · Σ_ij ds · leaky_relu(z)` and
+    /// `dbias = ds`. The workspace then also has as many numbers of f32 as `Q` has elements.
+    ///
     /// Weights `p` are computed anew of the `states` that the forward pass has kept, so that memory does not grow with
     /// the number of entries: a workspace of four numbers for each row and head is the plan's, for the device's own
-    /// stream, and is made by the first run on another. That with respect to `scale` is `Σ Q ⊙ dQ / scale`, unless
-    /// scores are additive.
+    /// stream, and is made by the first run on another. That with respect to `scale` is `Σ Q ⊙ dQ / scale` where scores
+    /// are products.
     ///
     /// # Precision
     /// Products and sums are taken in f32, in f64 on the CPU, and gradients are rounded once. `O` is read as it is: if
@@ -100,7 +112,8 @@ impl AttentionPlan {
     /// # Errors
     /// - [`AttentionError::NoGradients`] of a plan that was built without;
     /// - those of [`forward_on`](Self::forward_on), for the gradients, too: no two of them have bytes in common, nor
-    ///   with what is read; [`AttentionError::NoBias`] for the gradient of a bias that there is not.
+    ///   with what is read; [`AttentionError::NoBias`] for the gradient of a bias that there is not,
+    ///   [`AttentionError::NeedlessVector`] for that of a vector.
     ///
     /// # Examples
     /// ```
@@ -144,7 +157,8 @@ impl AttentionPlan {
     {
         check_device("the stream", on.device(), &self.device)?;
         self.check_backward(&given, &found)?;
-        let AttentionBackward { operands: AttentionOperands { q, k, v, bias, dropout, .. }, .. } = given;
+        let AttentionBackward { operands: AttentionOperands { q, k, v, vector, bias, dropout, .. }, .. } =
+            given;
         let AttentionBackward { states, out, gradient, .. } = given;
         let extents @ [of_q, of_k, of_v, of_out] = self.extents();
         let options = self.options();
@@ -158,11 +172,13 @@ impl AttentionPlan {
                     && let (Some(to_q), Some(to_k), Some(to_v)) =
                         (found.q.into_host(), found.k.into_host(), found.v.into_host())
                 {
-                    let bias = bias.and_then(|bias| bias.host());
-                    let of_bias = found.bias.and_then(|bias| bias.into_host());
-                    let operands = HostOperands { q, k, v, bias, dropout };
+                    let [vector, bias] =
+                        [vector, bias].map(|numbers| numbers.and_then(|numbers| numbers.host()));
+                    let [of_vector, of_bias] = [found.vector, found.bias]
+                        .map(|numbers| numbers.and_then(|numbers| numbers.into_host()));
+                    let operands = HostOperands { q, k, v, vector, bias, dropout };
                     let forward = HostForward { transposed, states, out, gradient };
-                    let found = HostGradients { q: to_q, k: to_k, v: to_v, bias: of_bias };
+                    let found = HostGradients { q: to_q, k: to_k, v: to_v, vector: of_vector, bias: of_bias };
                     let attention = HostAttention { pattern, options, extents };
                     attention.backward(scale, &operands, &forward, found)?;
                 }
@@ -173,9 +189,10 @@ impl AttentionPlan {
                 let shares = shares || out.is_owned() || states.is_owned();
                 let written = [&found.q, &found.k, &found.v];
                 let shares = shares || written.iter().any(|view| view.is_owned());
-                let biases = bias.iter().any(DeviceSlice::is_owned)
-                    || found.bias.as_ref().is_some_and(|bias| bias.as_slice().is_owned());
-                let on = On::of(on, &self.device, shares || biases)?;
+                let written = found.bias.iter().chain(&found.vector);
+                let slices = bias.iter().chain(&vector).any(DeviceSlice::is_owned)
+                    || written.into_iter().any(|numbers| numbers.as_slice().is_owned());
+                let on = On::of(on, &self.device, shares || slices)?;
                 let kernel = |extent: Extent, address, ld| extent.of_kernel(options, address, ld);
                 let to_kernel =
                     |extent, view: &DeviceViewMut<'_, R>| kernel(extent, view.address(), view.ld());
@@ -186,6 +203,7 @@ impl AttentionPlan {
                     out: kernel(of_out, out.address(), out.ld())?,
                     out_type: output_type::<O>(),
                     gradient: kernel(of_out, gradient.address(), gradient.ld())?,
+                    vector: pointer_or_null(vector.map(|vector| vector.address())),
                     bias: self.bias_of_kernel(bias.as_ref()),
                     states: pointer_or_null(Some(states.address())),
                     scale,
@@ -196,6 +214,7 @@ impl AttentionPlan {
                         to_kernel(of_v, &found.v)?,
                     ],
                     found_type: output_type::<R>(),
+                    of_vector: pointer_or_null(found.vector.map(|vector| vector.address())),
                     of_bias: pointer_or_null(found.bias.map(|bias| bias.address())),
                     aligned: self.is_aligned([&q, &k], &v)
                         && of_out.is_aligned::<T>(options, gradient.address(), gradient.ld(), 16),
@@ -239,6 +258,7 @@ impl AttentionPlan {
             (of_gradient.name, gradient.bytes()),
         ];
         read.extend(operands.bias.as_ref().map(|bias| ("the bias", bias.bytes())));
+        read.extend(operands.vector.as_ref().map(|vector| ("the vector", vector.bytes())));
         let mut written = Vec::new();
         for (name, extent, view) in [
             ("the gradient of Q", of_q, &found.q),
@@ -255,6 +275,13 @@ impl AttentionPlan {
             check_device(name, of_bias.as_slice().device(), &self.device)?;
             check_count(name, of_bias.as_slice().len(), bias.len())?;
             written.push((name, of_bias.as_slice().bytes()));
+        }
+        if let Some(of_vector) = &found.vector {
+            let name = "the gradient of the vector";
+            let vector = operands.vector.as_ref().ok_or(AttentionError::NeedlessVector)?;
+            check_device(name, of_vector.as_slice().device(), &self.device)?;
+            check_count(name, of_vector.as_slice().len(), vector.len())?;
+            written.push((name, of_vector.as_slice().bytes()));
         }
         for (at, (name, bytes)) in written.iter().enumerate() {
             for (other, of_other) in read.iter().chain(&written[..at]) {

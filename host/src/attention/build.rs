@@ -4,7 +4,7 @@ use windrow_formats::{Csr, OutOfMemory, Value};
 
 use super::builder::AttentionBuilder;
 use super::gpu::gradient::GpuGradient;
-use super::gpu::{GpuAttention, GpuWindows};
+use super::gpu::{GpuAttention, GpuWindows, WARPS_AT_WORK};
 use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores};
 use super::plan::{AttentionPlan, Body};
 use super::report::AttentionReport;
@@ -58,8 +58,8 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
     ///
     /// # Errors
     /// - [`AttentionError::Unsupported`] for an algorithm without kernels for the precision, or windows by columns with
-    ///   a bias ([`AttentionError::NotBiased`]); [`AttentionError::Additive`] for one on Tensor Cores with additive
-    ///   scores, [`AttentionError::NegativeSlope`] for a slope that is not finite;
+    ///   a bias ([`AttentionError::NotBiased`]); [`AttentionError::Additive`] for one on Tensor Cores with scores
+    ///   that are no products, [`AttentionError::NegativeSlope`] for a slope that is not finite;
     /// - [`AttentionError::Extent`] for no heads or columns, or more than 256 columns;
     ///   [`AttentionError::WindowRows`] for windows of other than 4 or 8 rows;
     ///   [`AttentionError::TooManyColumns`] if windows by columns were asked for and cannot name them;
@@ -106,7 +106,9 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         if algorithm == AttentionAlgorithm::Columns && biased {
             return Err(AttentionError::NotBiased);
         }
-        if let AttentionScores::Additive { negative_slope } = self.options.scores {
+        if let AttentionScores::Additive { negative_slope } | AttentionScores::Gatv2 { negative_slope } =
+            self.options.scores
+        {
             if !matches!(algorithm, AttentionAlgorithm::Auto | AttentionAlgorithm::Rows) {
                 return Err(AttentionError::Additive { algorithm });
             }
@@ -145,8 +147,8 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             AttentionAlgorithm::Rows => {
                 return Ok(Windows::rows(None, "as asked"));
             }
-            AttentionAlgorithm::Auto if self.options.scores.are_additive() => {
-                return Ok(Windows::rows(None, "additive scores are no products for Tensor Cores"));
+            AttentionAlgorithm::Auto if self.options.scores != AttentionScores::DotProduct => {
+                return Ok(Windows::rows(None, "scores are no products for Tensor Cores"));
             }
             AttentionAlgorithm::Auto if precision == crate::Precision::F32 => {
                 return Ok(Windows::rows(None, "Tensor Cores would round f32"));
@@ -251,8 +253,11 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             dtype: options.precision.dtype(),
             scores: options.scores,
             heads: narrow(options.heads),
+            layout: options.layout,
             rows: narrow(a.rows()),
-            columns: narrow(options.score_columns().max(options.value_columns())),
+            warps_at_work: WARPS_AT_WORK * machine.multiprocessors(),
+            score_columns: narrow(options.score_columns()),
+            value_columns: narrow(options.value_columns()),
             windows: GpuWindows::empty(device, windows, division)?,
             rows_too: empty(&rows_too)?,
             takes_any_alignment,
@@ -267,10 +272,10 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         };
         push(&mut sizes, "partial_sums", plan.partial_bytes());
         if plan.gradient.is_some() {
-            let [terms, partial] = plan.gradient_workspace_bytes()?;
             push(&mut sizes, "positions", 4 * wide(positions.len()));
-            push(&mut sizes, "terms", terms);
-            push(&mut sizes, "partial_gradients", partial);
+            for (name, bytes) in plan.gradient_workspace_bytes()? {
+                push(&mut sizes, name, bytes);
+            }
         }
         self.account(report, sizes)?;
         plan.windows.fill(device, a, &main)?;

@@ -64,6 +64,32 @@ impl<'a, A> AttentionBuilder<'a, A> {
         self
     }
 
+    /// Scores of `GATv2`, `scale · Σ_c a[c]·leaky_relu(Q[i, c] + K[j, c]) + bias[i, j]`, instead of products: operands
+    /// have a [vector](super::AttentionOperands::vector) `a` for each head. The rectifier multiplies sums below zero by
+    /// `negative_slope`.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{AttentionOperands, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, GraphAttention};
+    ///
+    /// let device = Device::best()?;
+    /// let a = Csr::from_dense(1, 2, &[1.0f32, 1.0])?;
+    /// let plan = GraphAttention::builder(&a).gatv2(0.5).columns(1).build(&device)?;
+    /// let on_device = |data: &[f32], rows| DeviceMatrix::upload(&device, DenseRef::packed(data, rows, 1)?);
+    /// let (q, k, v) = (on_device(&[1.0], 1)?, on_device(&[-3.0, -2.0], 2)?, on_device(&[0.0, 1.0], 2)?);
+    /// let vector = DeviceBuffer::from_slice(&device, &[2.0f32])?;
+    /// let mut out = DeviceMatrix::<f32>::zeros(&device, 1, 1)?;
+    /// // Sums −2 and −1, half of them times 2: weights of 1/e and 1.
+    /// plan.forward_on(&device.stream(), 1.0, AttentionOperands::new(&q, &k, &v).vector(&vector), &mut out)?;
+    /// assert!((out.download()?[0] - 1.0 / (1.0 + (-1f32).exp())).abs() < 1e-6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn gatv2(mut self, negative_slope: f32) -> Self {
+        self.options.scores = AttentionScores::Gatv2 { negative_slope };
+        self
+    }
+
     /// Columns of each head of `Q`, `K`, `V` and the result, at most 256; 64 unless told. Of additive scores those of
     /// `V` and the result.
     #[must_use]

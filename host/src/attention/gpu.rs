@@ -3,7 +3,7 @@
 pub(super) mod gradient;
 
 use windrow_kernels::attention::{
-    AttentionJoinParams, AttentionParams, EntryBias, HeadMatrix, partial_floats,
+    AttentionJoinParams, AttentionParams, EntryBias, HeadMatrix, ScoreKind, WalkHeads, partial_floats,
 };
 use windrow_kernels::output::OutputType;
 use windrow_kernels::{Dtype, Entry, Variant};
@@ -11,7 +11,7 @@ use windrow_simt::GlobalPtr;
 
 use self::gradient::GpuGradient;
 use super::operands::dropped_weights;
-use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores, Dropout};
+use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores, Dropout, HeadLayout};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
@@ -20,8 +20,12 @@ use crate::row_lists::warp_rows_log2;
 
 /// Widths that kernels have room for.
 const WIDTHS: [u32; 4] = [32, 64, 128, 256];
-/// Widths of those of additive scores that read vectors.
-const ADDITIVE_WIDTHS: [u32; 3] = [32, 64, 256];
+/// Widths of those of other scores than products that read vectors.
+const RECTIFIED_WIDTHS: [u32; 3] = [32, 64, 256];
+/// Columns of walks that are as quick as narrower ones.
+const IDLE_COLUMNS: u32 = 64;
+/// Warps that a multiprocessor has at work, about.
+pub(super) const WARPS_AT_WORK: u32 = 16;
 /// Widths of the kernels that read element by element.
 const ELEMENT_WIDTHS: [u32; 2] = [32, 256];
 
@@ -31,12 +35,34 @@ fn width_for(widths: &[u32], columns: u32) -> u32 {
 }
 
 /// The width of a kernel on CUDA cores for so many columns.
-fn width_by_rows(additive: bool, vectors: bool, columns: u32) -> u32 {
-    match (vectors, additive) {
+fn width_by_rows(scores: ScoreKind, vectors: bool, columns: u32) -> u32 {
+    match (vectors, scores) {
+        (true, ScoreKind::DotProduct) => width_for(&WIDTHS, columns),
+        (true, _) => width_for(&RECTIFIED_WIDTHS, columns),
+        (false, ScoreKind::Gatv2) => 256,
         (false, _) => width_for(&ELEMENT_WIDTHS, columns),
-        (true, false) => width_for(&WIDTHS, columns),
-        (true, true) => width_for(&ADDITIVE_WIDTHS, columns),
     }
+}
+
+/// A kernel that walks rows, and what it does of the heads.
+#[derive(Clone, Copy)]
+struct RowKernel {
+    vectors: bool,
+    width: u32,
+    heads: WalkHeads,
+}
+
+/// The kernel of a run.
+struct Chosen<'a> {
+    windows: &'a GpuWindows,
+    entry: &'static Entry,
+    width: u32,
+    heads: WalkHeads,
+}
+
+/// An operand with the columns of all heads of a walk.
+fn of_walk(operand: HeadMatrix, heads: WalkHeads) -> HeadMatrix {
+    HeadMatrix { columns: operand.columns << heads.count_log2, ..operand }
 }
 
 /// Windows and their entries, on the device.
@@ -62,6 +88,7 @@ pub(super) struct KernelOperands {
     pub(super) out: HeadMatrix,
     pub(super) out_type: OutputType,
     pub(super) out_vectors: bool,
+    pub(super) vector: GlobalPtr<f32>,
     pub(super) bias: EntryBias,
     pub(super) states: GlobalPtr<[f32; 2]>,
     pub(super) scale: f32,
@@ -73,9 +100,14 @@ pub(super) struct GpuAttention {
     pub(super) dtype: Dtype,
     pub(super) scores: AttentionScores,
     pub(super) heads: u32,
+    pub(super) layout: HeadLayout,
     pub(super) rows: u32,
-    /// Most columns of an operand.
-    pub(super) columns: u32,
+    /// Warps that the device has at work, about.
+    pub(super) warps_at_work: u32,
+    /// Columns of each head of `Q` and `K`.
+    pub(super) score_columns: u32,
+    /// Columns of each head of `V`.
+    pub(super) value_columns: u32,
     /// For operands whose rows begin at multiples of 16 bytes.
     pub(super) windows: GpuWindows,
     /// Single rows beside those, for operands of any alignment and for the gradient.
@@ -86,57 +118,98 @@ pub(super) struct GpuAttention {
     pub(super) partial: PerStream<Option<WorkspaceMemory>>,
 }
 
-impl GpuWindows {
-    /// The kernel for operands of so many columns, aligned to vectors or not; none if there is none.
-    fn entry(
-        &self,
-        dtype: Dtype,
-        additive: bool,
-        (columns, aligned): (u32, bool),
-    ) -> Option<(&'static Entry, u32)> {
-        let (rows, shared) = (self.rows, self.algorithm == AttentionAlgorithm::Columns);
-        let (variant, width) = match self.algorithm {
+impl GpuAttention {
+    /// Most columns of an operand.
+    fn columns(&self) -> u32 {
+        self.score_columns.max(self.value_columns)
+    }
+
+    /// The kernel on CUDA cores that reads vectors or elements. Heads beside each other are walked together, as many as
+    /// there are lanes for, where each has a power of two of these; with `apart` each by itself. Few rows do not: their
+    /// walks would not be enough for all multiprocessors, unless lanes of the narrowest kernels are idle without.
+    fn row_kernel(&self, vectors: bool, apart: bool) -> RowKernel {
+        let scores = self.scores.kind();
+        let single = RowKernel {
+            vectors,
+            width: width_by_rows(scores, vectors, self.columns()),
+            heads: WalkHeads::ONE,
+        };
+        let (columns, vector) = (self.value_columns, 16 / self.dtype.bytes());
+        let is_alike = scores == ScoreKind::Additive || self.score_columns == columns;
+        let has_lanes = columns.is_multiple_of(vector) && (columns / vector).is_power_of_two();
+        if apart || !vectors || self.layout != HeadLayout::Columns || !is_alike || !has_lanes {
+            return single;
+        }
+        // Of lanes with a vector each; wider ones of f32 are no quicker.
+        let most = if vector == 4 { 64 } else { 256 };
+        let fills = |count: u32| {
+            count * columns <= IDLE_COLUMNS
+                || u64::from(self.rows) * u64::from(self.heads / count) >= u64::from(self.warps_at_work)
+        };
+        let mut count = 1;
+        while self.heads.is_multiple_of(2 * count) && 2 * count * columns <= most && fills(2 * count) {
+            count *= 2;
+        }
+        if count == 1 {
+            return single;
+        }
+        RowKernel {
+            vectors,
+            width: width_by_rows(scores, vectors, count * columns),
+            heads: WalkHeads { count_log2: count.ilog2(), columns_log2: columns.ilog2() },
+        }
+    }
+
+    /// The kernel of windows for operands that are aligned to vectors or not; none if there is none.
+    fn of_windows<'a>(&self, windows: &'a GpuWindows, aligned: bool) -> Option<Chosen<'a>> {
+        let (dtype, scores) = (self.dtype, self.scores.kind());
+        let (rows, shared) = (windows.rows, windows.algorithm == AttentionAlgorithm::Columns);
+        let (variant, width, heads) = match windows.algorithm {
             AttentionAlgorithm::Rows => {
                 // Products of 16 bits are on Tensor Cores, if operands are aligned.
-                let vectors = aligned && (additive || dtype == Dtype::F32);
-                let width = width_by_rows(additive, vectors, columns);
-                (Variant::AttentionRows { additive, dtype, vectors, width }, width)
+                let vectors = aligned && (scores != ScoreKind::DotProduct || dtype == Dtype::F32);
+                let RowKernel { width, heads, .. } = self.row_kernel(vectors, false);
+                (Variant::AttentionRows { scores, dtype, vectors, width }, width, heads)
             }
             _ if aligned => {
-                let width = width_for(&WIDTHS, columns);
-                (Variant::AttentionWindows { dtype, rows, shared, width }, width)
+                let width = width_for(&WIDTHS, self.columns());
+                (Variant::AttentionWindows { dtype, rows, shared, width }, width, WalkHeads::ONE)
             }
             _ => return None,
         };
-        Some((windrow_kernels::entry(variant)?, width))
+        Some(Chosen { windows, entry: windrow_kernels::entry(variant)?, width, heads })
     }
-}
 
-impl GpuAttention {
-    /// Windows, kernel and its width for a run.
-    fn chosen(&self, aligned: bool) -> Result<(&GpuWindows, &'static Entry, u32), DeviceError> {
-        let additive = self.scores.are_additive();
-        let of = |windows: &'_ GpuWindows| windows.entry(self.dtype, additive, (self.columns, aligned));
-        if let Some((entry, width)) = of(&self.windows) {
-            return Ok((&self.windows, entry, width));
+    /// Windows and kernel for a run.
+    fn chosen(&self, aligned: bool) -> Result<Chosen<'_>, DeviceError> {
+        if let Some(chosen) = self.of_windows(&self.windows, aligned) {
+            return Ok(chosen);
         }
         let other = self.rows_too.as_ref().filter(|_| self.takes_any_alignment);
-        let found = other.and_then(|windows| of(windows).map(|(entry, width)| (windows, entry, width)));
+        let found = other.and_then(|windows| self.of_windows(windows, aligned));
         found.ok_or(DeviceError::MissingEntry { name: "attention" })
     }
 
     /// Name of the kernel for aligned operands.
     pub(super) fn name(&self) -> Result<&'static str, DeviceError> {
-        Ok(self.chosen(true)?.1.name)
+        Ok(self.chosen(true)?.entry.name)
     }
 
     /// Bytes of what pieces leave, on each stream.
     pub(super) fn partial_bytes(&self) -> u64 {
-        let of = |windows: &GpuWindows| {
-            let floats = partial_floats(windows.rows, 256.min(self.columns.next_power_of_two().max(32)));
-            let unaligned = partial_floats(windows.rows, if self.columns <= 32 { 32 } else { 256 });
-            let floats = if windows.algorithm == AttentionAlgorithm::Rows { unaligned } else { floats };
-            4 * u64::from(floats) * u64::from(windows.slots) * u64::from(self.heads)
+        let bytes = |windows: &GpuWindows, width: u32, heads: WalkHeads| {
+            let walks = u64::from(self.heads >> heads.count_log2);
+            4 * walks * u64::from(windows.slots) * u64::from(partial_floats(windows.rows, width, heads))
+        };
+        let of = |windows: &GpuWindows| match windows.algorithm {
+            AttentionAlgorithm::Rows => {
+                let of_kernel = |vectors| {
+                    let RowKernel { width, heads, .. } = self.row_kernel(vectors, false);
+                    bytes(windows, width, heads)
+                };
+                of_kernel(false).max(of_kernel(true))
+            }
+            _ => bytes(windows, width_for(&WIDTHS, self.columns()), WalkHeads::ONE),
         };
         of(&self.windows).max(self.rows_too.as_ref().map_or(0, of))
     }
@@ -164,7 +237,8 @@ impl GpuAttention {
         operands: &KernelOperands,
         aligned: bool,
     ) -> Result<(), PlanError> {
-        let (windows, entry, width) = self.chosen(aligned)?;
+        let chosen = self.chosen(aligned)?;
+        let (windows, entry) = (chosen.windows, chosen.entry);
         let join = windrow_kernels::entry(Variant::AttentionJoin).filter(|_| !windows.cut.is_empty());
         let make = |left: &mut dyn Iterator<Item = Option<WorkspaceMemory>>| {
             taken_over(left, || self.make_partial())
@@ -184,7 +258,7 @@ impl GpuAttention {
         };
         // SAFETY: the caller's promise; the workspace is lent for this run, and has room for all slots.
         let queue = |queue: &dyn Queue, partial: &mut Option<WorkspaceMemory>| unsafe {
-            self.queue_run(queue, (windows, entry, width), operands, partial.as_ref())
+            self.queue_run(queue, &chosen, operands, partial.as_ref())
         };
         self.partial.run(on, make, complete, queue)
     }
@@ -196,7 +270,7 @@ impl GpuAttention {
     pub(super) fn prepare(&self, on: &On<'_>) -> Result<(), PlanError> {
         for aligned in [true, false] {
             // An algorithm on Tensor Cores has no kernel for operands of any alignment.
-            if let Ok((_, entry, _)) = self.chosen(aligned) {
+            if let Ok(Chosen { entry, .. }) = self.chosen(aligned) {
                 on.machine.load(entry)?;
             }
         }
@@ -214,15 +288,18 @@ impl GpuAttention {
     unsafe fn queue_run(
         &self,
         queue: &dyn Queue,
-        (windows, entry, width): (&GpuWindows, &'static Entry, u32),
+        &Chosen { windows, entry, width, heads }: &Chosen<'_>,
         operands: &KernelOperands,
         partial: Option<&WorkspaceMemory>,
     ) -> Result<(), DeviceError> {
+        let additive = self.scores.are_additive();
+        let [q, k] = [operands.q, operands.k].map(|of| if additive { of } else { of_walk(of, heads) });
         let params = AttentionParams {
-            q: operands.q,
-            k: operands.k,
-            v: operands.v,
-            out: operands.out,
+            q,
+            k,
+            v: of_walk(operands.v, heads),
+            out: of_walk(operands.out, heads),
+            vector: operands.vector,
             bias: operands.bias,
             states: operands.states,
             partial: partial.map_or(GlobalPtr::NULL, |partial| partial.pointer().cast()),
@@ -245,11 +322,12 @@ impl GpuAttention {
                 }
                 _ => 0,
             },
+            heads,
             reserved: 0,
         };
         let launcher = Launcher::main(queue);
-        let heads = u64::from(self.heads);
-        let grid = [u64::from(params.blocks()), heads];
+        let walks = u64::from(self.heads >> heads.count_log2);
+        let grid = [u64::from(params.blocks()), walks];
         // SAFETY: windows and pieces were made of a valid CSR by `Division` and `WindowLists`, which keep the
         // obligations, and belong to the plan, which frees them after the machine's work; the operands are the caller's
         // promise, and the entry is the one for their width and alignment.
@@ -265,7 +343,7 @@ impl GpuAttention {
             window_rows_log2: windows.rows.ilog2(),
             width_log2: width.ilog2(),
         };
-        let grid = [wide(windows.cut.len()), heads];
+        let grid = [wide(windows.cut.len()), walks];
         // SAFETY: as above; every slot was written by the launch before.
         unsafe { launcher.start_grid(join, Blocks { grid, threads: join.block_threads }, &params) }
     }
@@ -285,8 +363,12 @@ mod tests {
         for (columns, width) in [(1, 32), (32, 32), (33, 64), (128, 128), (129, 256), (256, 256)] {
             assert_eq!(width_for(&WIDTHS, columns), width, "{columns} columns");
         }
-        assert_eq!([1, 33].map(|columns| width_by_rows(true, false, columns)), [32, 256]);
-        assert_eq!([64, 65].map(|columns| width_by_rows(true, true, columns)), [64, 256]);
-        assert_eq!([64, 65].map(|columns| width_by_rows(false, true, columns)), [64, 128]);
+        let widths = |scores, vectors, columns: [u32; 2]| {
+            columns.map(|columns| width_by_rows(scores, vectors, columns))
+        };
+        assert_eq!(widths(ScoreKind::Additive, false, [1, 33]), [32, 256]);
+        assert_eq!(widths(ScoreKind::Gatv2, false, [1, 33]), [256, 256]);
+        assert_eq!(widths(ScoreKind::Additive, true, [64, 65]), [64, 256]);
+        assert_eq!(widths(ScoreKind::DotProduct, true, [64, 65]), [64, 128]);
     }
 }

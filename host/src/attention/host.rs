@@ -27,6 +27,7 @@ pub(super) struct HostOperands<'a, T, S> {
     pub(super) q: DenseRef<'a, S>,
     pub(super) k: DenseRef<'a, S>,
     pub(super) v: DenseRef<'a, T>,
+    pub(super) vector: Option<&'a [f32]>,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) dropout: Option<Dropout>,
 }
@@ -128,6 +129,7 @@ impl HostAttention<'_> {
             scale: f64::from(scale),
             queries: of(operands.q, q),
             keys: of(operands.k, k),
+            vector: operands.vector.unwrap_or_default(),
             bias: self.bias(operands.bias),
         }
     }

@@ -22,19 +22,29 @@ pub struct AttentionOperands<'a, T: Value, S: Value = T> {
     pub(super) q: DeviceView<'a, S>,
     pub(super) k: DeviceView<'a, S>,
     pub(super) v: DeviceView<'a, T>,
+    pub(super) vector: Option<DeviceSlice<'a, f32>>,
     pub(super) bias: Option<DeviceSlice<'a, f32>>,
     pub(super) dropout: Option<Dropout>,
     pub(super) states: Option<DeviceSliceMut<'a, f32>>,
 }
 
 impl<'a, T: Value, S: Value> AttentionOperands<'a, T, S> {
-    /// Without bias, dropout and states.
+    /// Without vector, bias, dropout and states.
     pub fn new(
         q: impl Into<DeviceView<'a, S>>,
         k: impl Into<DeviceView<'a, S>>,
         v: impl Into<DeviceView<'a, T>>,
     ) -> Self {
-        Self { q: q.into(), k: k.into(), v: v.into(), bias: None, dropout: None, states: None }
+        let (q, k, v) = (q.into(), k.into(), v.into());
+        Self { q, k, v, vector: None, bias: None, dropout: None, states: None }
+    }
+
+    /// What scores of [`GATv2`](super::AttentionBuilder::gatv2) multiply rectified sums by: `heads · d` numbers, those
+    /// of a head in succession.
+    #[must_use]
+    pub fn vector(mut self, vector: impl Into<DeviceSlice<'a, f32>>) -> Self {
+        self.vector = Some(vector.into());
+        self
     }
 
     /// What is added to the scaled products, or to the sums of additive scores: a number for each entry in CSR order,

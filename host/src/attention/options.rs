@@ -1,6 +1,7 @@
 //! What a caller chooses for attention.
 
 use windrow_formats::names;
+use windrow_kernels::attention::ScoreKind;
 
 use crate::options::Precision;
 
@@ -72,13 +73,34 @@ pub enum AttentionScores {
         /// NaN instead of leaving an entry out.
         negative_slope: f32,
     },
+    /// `scale · Σ_c a[c]·leaky_relu(Q[i, c] + K[j, c]) + bias[i, j]`, with a vector `a` for each head: `GATv2` (Brody,
+    /// Alon and Yahav 2022), where each row may rank the columns in an order of its own. Sums are taken in f32.
+    Gatv2 {
+        /// What the rectifier multiplies sums below zero by, 0.2 in `GATv2`.
+        negative_slope: f32,
+    },
 }
 
 impl AttentionScores {
-    /// Whether they are additive.
+    /// Whether they are of a number of the row and one of the column.
     #[must_use]
     pub const fn are_additive(self) -> bool {
         matches!(self, Self::Additive { .. })
+    }
+
+    /// Whether they need a [vector](super::AttentionOperands::vector) for each head.
+    #[must_use]
+    pub const fn have_vector(self) -> bool {
+        matches!(self, Self::Gatv2 { .. })
+    }
+
+    /// As kernels are named.
+    pub(super) const fn kind(self) -> ScoreKind {
+        match self {
+            Self::DotProduct => ScoreKind::DotProduct,
+            Self::Additive { .. } => ScoreKind::Additive,
+            Self::Gatv2 { .. } => ScoreKind::Gatv2,
+        }
     }
 
     /// The slope of the rectifier at a sum, in f64; 1 of products.
@@ -90,7 +112,7 @@ impl AttentionScores {
     pub(super) const fn negative_slope(self) -> f32 {
         match self {
             Self::DotProduct => 1.0,
-            Self::Additive { negative_slope } => negative_slope,
+            Self::Additive { negative_slope } | Self::Gatv2 { negative_slope } => negative_slope,
         }
     }
 }

@@ -137,8 +137,10 @@ impl AttentionPlan {
     ///
     /// # Errors
     /// - those of [`forward`](Self::forward); [`PlanError::WrongDevice`] for a stream of another device;
-    /// - [`PlanError::ValueCount`] for a bias or states of another length, [`AttentionError::NotBiased`] for a bias of
-    ///   a plan that was not made for one, [`AttentionError::DropoutRate`] for a rate that is no share;
+    /// - [`PlanError::ValueCount`] for a vector, a bias or states of another length, [`AttentionError::NoVector`] and
+    ///   [`AttentionError::NeedlessVector`] if there is none though scores need it, or the other way round,
+    ///   [`AttentionError::NotBiased`] for a bias of a plan that was not made for one, [`AttentionError::DropoutRate`]
+    ///   for a rate that is no share;
     /// - [`PlanError::Overlap`] if `out` has bytes in common with an operand;
     /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
     ///   [graph](Stream#graphs).
@@ -169,7 +171,7 @@ impl AttentionPlan {
         let out = out.into();
         check_device("the stream", on.device(), &self.device)?;
         self.check_operands(&operands, &out)?;
-        let AttentionOperands { q, k, v, bias, dropout, states } = operands;
+        let AttentionOperands { q, k, v, vector, bias, dropout, states } = operands;
         let extents @ [of_q, of_k, of_v, of_out] = self.extents();
         let options = self.options();
         match &self.body {
@@ -178,8 +180,9 @@ impl AttentionPlan {
                 if let (Some(q), Some(k), Some(v), Some(mut out)) =
                     (q.host(), k.host(), v.host(), out.into_host())
                 {
-                    let bias = bias.and_then(|bias| bias.host());
-                    let operands = HostOperands { q, k, v, bias, dropout };
+                    let [vector, bias] =
+                        [vector, bias].map(|numbers| numbers.and_then(|numbers| numbers.host()));
+                    let operands = HostOperands { q, k, v, vector, bias, dropout };
                     let states = states.and_then(|states| states.into_host());
                     let attention = HostAttention { pattern, options, extents };
                     attention.run(scale, &operands, &mut out, states)?;
@@ -188,7 +191,7 @@ impl AttentionPlan {
             }
             Body::Gpu(plan) => {
                 let shares = q.is_owned() || k.is_owned() || v.is_owned() || out.is_owned();
-                let slices = bias.iter().any(DeviceSlice::is_owned)
+                let slices = bias.iter().chain(&vector).any(DeviceSlice::is_owned)
                     || states.as_ref().is_some_and(|states| states.as_slice().is_owned());
                 let on = On::of(on, &self.device, shares || slices)?;
                 let aligned = self.is_aligned([&q, &k], &v);
@@ -199,6 +202,7 @@ impl AttentionPlan {
                     out: of_out.of_kernel(options, out.address(), out.ld())?,
                     out_type: output_type::<O>(),
                     out_vectors: of_out.is_aligned::<O>(options, out.address(), out.ld(), 4 * size_of::<O>()),
+                    vector: pointer_or_null(vector.map(|vector| vector.address())),
                     bias: self.bias_of_kernel(bias.as_ref()),
                     states: pointer_or_null(states.map(|states| states.address())),
                     scale,
@@ -267,14 +271,16 @@ impl AttentionPlan {
     ) -> Result<(), AttentionError> {
         self.check_read(operands)?;
         let [of_q, of_k, of_v, of_out] = self.extents();
-        let AttentionOperands { q, k, v, bias, states, .. } = operands;
+        let AttentionOperands { q, k, v, vector, bias, states, .. } = operands;
         check_device(of_out.name, out.device(), &self.device)?;
         of_out.check(self.options(), (out.rows(), out.cols()))?;
         for (extent, bytes) in [(of_q, q.bytes()), (of_k, k.bytes()), (of_v, v.bytes())] {
             out.bytes().check_apart("the result", extent.name, bytes)?;
         }
-        if let Some(bias) = bias {
-            out.bytes().check_apart("the result", "the bias", bias.bytes())?;
+        for (name, numbers) in [("the vector", vector), ("the bias", bias)] {
+            if let Some(numbers) = numbers {
+                out.bytes().check_apart("the result", name, numbers.bytes())?;
+            }
         }
         if let Some(states) = states {
             check_device("the states", states.as_slice().device(), &self.device)?;
@@ -289,7 +295,7 @@ impl AttentionPlan {
         &self,
         operands: &AttentionOperands<'_, T, S>,
     ) -> Result<(), AttentionError> {
-        let AttentionOperands { q, k, v, bias, dropout, .. } = operands;
+        let AttentionOperands { q, k, v, vector, bias, dropout, .. } = operands;
         let [of_q, of_k, of_v, _] = self.extents();
         let options = self.options();
         for (extent, view) in [(of_q, q), (of_k, k)] {
@@ -300,6 +306,15 @@ impl AttentionPlan {
         check_device(of_v.name, v.device(), &self.device)?;
         check_element::<T>(of_v.name, options.precision)?;
         of_v.check(options, (v.rows(), v.cols()))?;
+        match (vector, options.scores.have_vector()) {
+            (Some(vector), true) => {
+                check_device("the vector", vector.device(), &self.device)?;
+                check_count("the vector", vector.len(), options.heads * options.score_columns())?;
+            }
+            (None, false) => {}
+            (None, true) => return Err(AttentionError::NoVector),
+            (Some(_), false) => return Err(AttentionError::NeedlessVector),
+        }
         if let Some(bias) = bias {
             check_device("the bias", bias.device(), &self.device)?;
             if !options.biased {

@@ -58,8 +58,14 @@ impl fmt::Display for AttentionReport {
         let (columns, value_columns) = (self.options.score_columns(), self.options.value_columns());
         writeln!(f, "matrix         {} × {}, {} entries", self.rows, self.cols, self.nnz)?;
         writeln!(f, "heads          {heads} of {columns} columns, {value_columns} of V, {precision}")?;
-        if let AttentionScores::Additive { negative_slope } = scores {
-            writeln!(f, "scores         additive, negative slope {negative_slope}")?;
+        match scores {
+            AttentionScores::DotProduct => {}
+            AttentionScores::Additive { negative_slope } => {
+                writeln!(f, "scores         additive, negative slope {negative_slope}")?;
+            }
+            AttentionScores::Gatv2 { negative_slope } => {
+                writeln!(f, "scores         of GATv2, negative slope {negative_slope}")?;
+            }
         }
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {}: {}", self.algorithm, self.reason)?;

@@ -24,13 +24,13 @@ pub enum AttentionError {
         /// The precision asked for.
         precision: Precision,
     },
-    /// Additive scores with an algorithm that multiplies `Q` and `K`.
-    #[error("attention by {algorithm} multiplies Q and K; with additive scores use algorithm auto or rows")]
+    /// Scores that are no products, with an algorithm that multiplies `Q` and `K`.
+    #[error("attention by {algorithm} multiplies Q and K; with other scores use algorithm auto or rows")]
     Additive {
         /// The algorithm asked for.
         algorithm: AttentionAlgorithm,
     },
-    /// A slope of additive scores that is no number or infinite.
+    /// A slope of the rectifier that is no number or infinite.
     #[error("a negative slope of {found} is not finite; graph attention networks have 0.2")]
     NegativeSlope {
         /// The slope asked for.
@@ -63,6 +63,12 @@ pub enum AttentionError {
     /// A bias that the plan was not made for.
     #[error("the plan's windows by columns take no bias; build it with `biased(true)`")]
     NotBiased,
+    /// Scores of `GATv2` without their vector.
+    #[error("scores of GATv2 have a vector for each head; give the operands theirs")]
+    NoVector,
+    /// A vector, or a gradient of one, of scores that have none.
+    #[error("only scores of GATv2 have a vector; build the plan with `gatv2`, or leave it out")]
+    NeedlessVector,
     /// A gradient of a bias, of a run that has none.
     #[error("there is no bias whose gradient could be computed; give the operands theirs, or ask for none")]
     NoBias,

@@ -11,10 +11,10 @@ use windrow_formats::memory::try_zeroed;
 use crate::cpu::each_chunk;
 use crate::element::{Element, is_narrow};
 use crate::error::PlanError;
-use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::options::Precision;
 use crate::tf32;
+use crate::view::DeviceView;
 
 /// Unit roundoff of f32 arithmetic: CUDA cores and CPU.
 pub(crate) const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
@@ -102,11 +102,11 @@ pub(crate) fn unit_of(precision: Precision) -> f32 {
 }
 
 /// The elements as a plan of `precision` multiplies them, on the host.
-pub(crate) fn multiplied<E: Element>(
+pub(crate) fn multiplied<'a, E: Element>(
     precision: Precision,
-    matrix: &DeviceMatrix<E>,
+    matrix: impl Into<DeviceView<'a, E>>,
 ) -> Result<Vec<f64>, PlanError> {
-    let elements = matrix.download()?;
+    let elements = matrix.into().to_host()?;
     let mut multiplied = try_zeroed(elements.len(), "an operand as it is multiplied")?;
     each_chunk(&mut multiplied, TASK_ELEMENTS, &|task, to| {
         for (to, element) in to.iter_mut().zip(&elements[task * TASK_ELEMENTS..]) {

@@ -9,7 +9,7 @@ use windrow_kernels::training::{CrossEntropyParams, OUTCOMES};
 
 use super::operands::{Operands, counts, entry, is_empty, matrix};
 use super::rows_mut;
-use super::sums::{Parts, Terms, host_sums};
+use super::sums::{ColumnTerms, Parts, host_sums};
 use crate::device::{Device, DeviceBuffer, Queue, Stream};
 use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
@@ -182,7 +182,7 @@ impl CrossEntropy {
             rows,
             cols,
         };
-        let (terms, totals) = (Terms::of(self.outcomes.view(), None)?, matrix(self.totals.view())?);
+        let (terms, totals) = (ColumnTerms::of(self.outcomes.view(), None)?, matrix(self.totals.view())?);
         let entries = [entry(Variant::CrossEntropy)?, entry(Variant::ColumnSums)?];
         let Self { parts, turn, .. } = self;
         // SAFETY: shapes and devices were checked, labels when they came; the matrices free their memory after the work

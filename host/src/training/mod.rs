@@ -1,7 +1,7 @@
 //! The few dense operations that training a graph neural network needs beside sparse products.
 //!
-//! They are what the examples `gcn`, `agnn`, `gat` and `graph_transformer` need, and no more: not a framework, and no way
-//! to one. Dense products are left to a library made for them (cuBLAS on a GPU, see [`interop`](crate::interop)).
+//! They are what the examples `gcn`, `agnn`, `gat` and `graph_transformer` need, and no more: not a framework, and no
+//! way to one. Dense products are left to a library made for them (cuBLAS on a GPU, see [`interop`](crate::interop)).
 //!
 //! | | computes |
 //! | --- | --- |
@@ -77,6 +77,7 @@ pub use pointwise::{
     round_into, round_into_on,
 };
 pub use sums::ColumnSums;
+pub(crate) use sums::{ColumnTerms, column_sums_bytes};
 
 use crate::dense::DenseMut;
 use rayon::prelude::*;

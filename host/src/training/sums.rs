@@ -44,12 +44,12 @@ pub(super) struct Parts {
 
 /// What is added up on a machine that runs kernels.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) x: Matrix,
+pub(crate) struct ColumnTerms {
+    pub(crate) x: Matrix,
     /// What is multiplied first, or none.
-    pub(super) y: Matrix,
-    pub(super) rows: u32,
-    pub(super) cols: u32,
+    pub(crate) y: Matrix,
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
 }
 
 impl ColumnSums {
@@ -97,7 +97,7 @@ impl ColumnSums {
                 let zero = |queue: &dyn Queue| unsafe { queue.zero(out.address(), bytes) };
                 return if bytes == 0 { Ok(()) } else { Ok(on.run([], zero)?) };
             }
-            let terms = Terms::of(x, None)?;
+            let terms = ColumnTerms::of(x, None)?;
             // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
             // before, and of other memory the views were promised that it lives; `out` has an element for each column
             // and is borrowed for itself.
@@ -162,10 +162,11 @@ impl ColumnSums {
                 return Ok(on.run([], |queue| unsafe { queue.zero(address, 4) })?);
             }
             let kernel = entry(Variant::ColumnSums)?;
-            let terms = Terms::of(x, Some(y))?;
+            let terms = ColumnTerms::of(x, Some(y))?;
             let columns = matrix(parts.columns.view())?;
-            let of_columns = Terms { x: Matrix { ld: 1, vectors: 0, ..columns }, rows: terms.cols, ..terms };
-            let of_columns = Terms { y: Matrix::NONE, cols: 1, ..of_columns };
+            let of_columns =
+                ColumnTerms { x: Matrix { ld: 1, vectors: 0, ..columns }, rows: terms.cols, ..terms };
+            let of_columns = ColumnTerms { y: Matrix::NONE, cols: 1, ..of_columns };
             let to = Matrix { data: GlobalPtr::from_address(address), ld: 1, vectors: 0 };
             // SAFETY: as in `sum_on`; the sums of the columns, one below the other, are left by the launches before,
             // and there are partial sums for as many columns.
@@ -212,27 +213,48 @@ impl Parts {
         &self,
         queue: &dyn Queue,
         kernel: &'static Entry,
-        terms: Terms,
+        terms: ColumnTerms,
         out: Matrix,
     ) -> Result<(), DeviceError> {
-        let chunk = narrow(chunk_rows(crate::num::index(u64::from(terms.rows))));
-        let chunks = terms.rows.div_ceil(chunk);
         let partial =
             Matrix { data: self.partial.buffer().pointer(), ld: narrow(self.partial.ld()), vectors: 0 };
-        let again = Terms { x: partial, y: Matrix::NONE, rows: chunks, ..terms };
         // SAFETY: the caller's promise; there is a row of partial sums for each chunk.
-        unsafe {
-            terms.queue(queue, kernel, chunk, partial)?;
-            again.queue(queue, kernel, chunks, out)
-        }
+        unsafe { terms.queue_all(queue, kernel, partial, out) }
     }
 }
 
-impl Terms {
+/// Bytes of the sums of chunks of rows, of so many columns.
+pub(crate) fn column_sums_bytes(cols: u32) -> u64 {
+    4 * wide(MOST_CHUNKS) * u64::from(cols)
+}
+
+impl ColumnTerms {
     /// Those of matrices with elements and of one shape.
     pub(super) fn of(x: DeviceView<'_, f32>, y: Option<DeviceView<'_, f32>>) -> Result<Self, TrainingError> {
         let (rows, cols) = counts(x)?;
         Ok(Self { x: matrix(x)?, y: y.map_or(Ok(Matrix::NONE), matrix)?, rows, cols })
+    }
+
+    /// Queues the sums of columns of matrices with elements, by way of those of chunks.
+    ///
+    /// # Safety
+    /// The terms are live matrices of the queue's machine until the work is done, `partial` has
+    /// [`column_sums_bytes`], and `out` an element for each of their columns; nothing else touches these.
+    pub(crate) unsafe fn queue_all(
+        self,
+        queue: &dyn Queue,
+        kernel: &'static Entry,
+        partial: Matrix,
+        out: Matrix,
+    ) -> Result<(), DeviceError> {
+        let chunk = narrow(chunk_rows(crate::num::index(u64::from(self.rows))));
+        let chunks = self.rows.div_ceil(chunk);
+        let again = Self { x: partial, y: Matrix::NONE, rows: chunks, ..self };
+        // SAFETY: the caller's promise; there is a row of partial sums for each chunk.
+        unsafe {
+            self.queue(queue, kernel, chunk, partial)?;
+            again.queue(queue, kernel, chunks, out)
+        }
     }
 
     /// Queues the sums of chunks of so many rows.

@@ -45,6 +45,11 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Ok(Self { device, place, len, owned: false })
     }
 
+    /// What a matrix has from its first element to its last.
+    pub(super) fn of_span(device: &'a Device, place: Place<'a, T>, len: usize, owned: bool) -> Self {
+        Self { device, place, len, owned }
+    }
+
     /// Number of elements, not bytes.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -25,12 +25,14 @@ pub(super) struct RawAttention {
     device: &'static Device,
 }
 
-/// What forward and backward passes read alike: `Q`, `K` and `V`, the bias as `(address, length)`, and
+/// What forward and backward passes read alike: `Q`, `K` and `V`, the vector and the bias as `(address, length)`, and
 /// `(rate, seed)` of dropout.
 #[derive(FromPyObject)]
 struct Given {
     #[pyo3(item)]
     operands: [Operand; 3],
+    #[pyo3(item)]
+    vector: Option<(u64, usize)>,
     #[pyo3(item)]
     bias: Option<(u64, usize)>,
     #[pyo3(item)]
@@ -51,6 +53,10 @@ impl Given {
         let mut operands = unsafe {
             AttentionOperands::new(q.view("Q", device)?, k.view("K", device)?, v.view::<T>("V", device)?)
         };
+        if let Some((address, len)) = self.vector {
+            // SAFETY: the caller's promise.
+            operands = operands.vector(unsafe { DeviceSlice::<f32>::from_raw(device, address, len)? });
+        }
         if let Some((address, len)) = self.bias {
             // SAFETY: the caller's promise.
             operands = operands.bias(unsafe { DeviceSlice::<f32>::from_raw(device, address, len)? });
@@ -119,12 +125,13 @@ pub(super) use of_operands;
 #[pymethods]
 impl RawAttention {
     #[new]
-    #[pyo3(signature = (a, stream = None, negative_slope = None, **options))]
+    #[pyo3(signature = (a, stream = None, negative_slope = None, gatv2 = false, **options))]
     fn new(
         py: Python<'_>,
         a: &RawCsr,
         stream: Option<usize>,
         negative_slope: Option<f32>,
+        gatv2: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let mut options = match options {
@@ -132,7 +139,10 @@ impl RawAttention {
             None => AttentionOptions::default(),
         };
         if let Some(negative_slope) = negative_slope {
-            options.scores = AttentionScores::Additive { negative_slope };
+            options.scores = match gatv2 {
+                false => AttentionScores::Additive { negative_slope },
+                true => AttentionScores::Gatv2 { negative_slope },
+            };
         }
         // SAFETY: the promise of who gives the stream.
         let plan = unsafe {
@@ -146,8 +156,9 @@ impl RawAttention {
     }
 
     /// Queues `out ← softmax(scale · Q·Kᵀ + bias) · V`. `given` is a dictionary: `operands` of Q, K and V as
-    /// `(address, shape, strides, dtype)`, `bias` as `(address, length)` or None, `dropout` as `(rate, seed)` or None,
-    /// and `scale`. `states` is where two numbers for each head and row go, as `(address, length)`.
+    /// `(address, shape, strides, dtype)`, `vector` and `bias` as `(address, length)` or None, `dropout` as
+    /// `(rate, seed)` or None, and `scale`. `states` is where two numbers for each head and row go, as
+    /// `(address, length)`.
     fn forward(
         &self,
         py: Python<'_>,
@@ -173,9 +184,9 @@ impl RawAttention {
         }
     }
 
-    /// Queues the gradients of Q, K and V, and of the bias at `(address, length)`. `read` is the result and its
-    /// gradient, `states` what the forward pass has left. Gradients are of the type of V, or all of f32 where scores
-    /// are additive.
+    /// Queues the gradients of Q, K and V, and of the vector and the bias at `(address, length)`. `read` is the result
+    /// and its gradient, `states` what the forward pass has left. Gradients are of the type of V, or all of f32 where
+    /// scores are additive.
     fn backward(
         &self,
         py: Python<'_>,
@@ -184,7 +195,7 @@ impl RawAttention {
         states: (u64, usize),
         read: [Operand; 2],
         found: [Operand; 3],
-        of_bias: Option<(u64, usize)>,
+        of_numbers: [Option<(u64, usize)>; 2],
     ) -> PyResult<()> {
         let additive = self.is_additive();
         let of = given.dtype(additive, &read, &found)?;
@@ -192,7 +203,7 @@ impl RawAttention {
         unsafe {
             on_stream(py, self.device, stream, |on| {
                 of_attention!(of, additive, T, S => {
-                    self.backward_as::<T, S>(on, &given, (states, read), (found, of_bias))
+                    self.backward_as::<T, S>(on, &given, (states, read), (found, of_numbers))
                 })
             })
         }
@@ -221,7 +232,7 @@ impl RawAttention {
         on: &windrow::Stream,
         given: &Given,
         ((states, len), [out, gradient]): ((u64, usize), [Operand; 2]),
-        ([q, k, v], of_bias): ([Operand; 3], Option<(u64, usize)>),
+        ([q, k, v], [of_vector, of_bias]): ([Operand; 3], [Option<(u64, usize)>; 2]),
     ) -> Outcome<()> {
         let device = self.device;
         // SAFETY: the caller's promise.
@@ -236,6 +247,9 @@ impl RawAttention {
                 v.view_mut::<S>("the gradient of V", device)?,
             ];
             let mut found = AttentionGradients::new(q, k, v);
+            if let Some((address, len)) = of_vector {
+                found = found.vector(DeviceSliceMut::<f32>::from_raw(device, address, len)?);
+            }
             if let Some((address, len)) = of_bias {
                 found = found.bias(DeviceSliceMut::<f32>::from_raw(device, address, len)?);
             }

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError("windrow.torch needs PyTorch: pip install torch") from error
 
 from windrow.torch import nn
-from windrow.torch._attention import additive_attention, graph_attention
+from windrow.torch._attention import additive_attention, gatv2_attention, graph_attention
 from windrow.torch._cache import cache, pin
 from windrow.torch._csr import Csr
 from windrow.torch._functions import check, edge_softmax, prepare_capture, sddmm, spmm
@@ -27,6 +27,7 @@ __all__ = [
     "cache",
     "check",
     "edge_softmax",
+    "gatv2_attention",
     "graph_attention",
     "graph_of",
     "nn",

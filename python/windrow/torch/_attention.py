@@ -14,9 +14,6 @@ from windrow.torch._ops import dense, register_autocast
 
 # Columns of a head that kernels have room for.
 MOST_FEATURES = 256
-# Of fewer features, several heads over more entries of all heads are quicker in steps.
-NARROW_FEATURES = 32
-MANY_ENTRIES = 1 << 24
 
 
 def graph_attention(
@@ -49,7 +46,8 @@ def graph_attention(
         raise errors.ShapeError(f"A has {cols} columns but K {k.shape[0]} rows")
     seed = _seed(dropout, q.device)
     scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
-    return attention_op(rowptr, col, dense(q), dense(k), dense(v), bias, scale, None, float(dropout), seed)[0]
+    inputs = (rowptr, col, dense(q), dense(k), dense(v), None, bias, scale, None, float(dropout), seed)
+    return attention_op(*inputs)[0]
 
 
 def additive_attention(
@@ -81,8 +79,36 @@ def additive_attention(
     seed = _seed(dropout, v.device)
     q, k = of_row.float().unsqueeze(-1), of_column.float().unsqueeze(-1)
     bias = None if of_entry is None else of_entry.float()
-    inputs = (rowptr, col, q, k, dense(v), bias, 1.0, float(negative_slope), float(dropout), seed)
+    inputs = (rowptr, col, q, k, dense(v), None, bias, 1.0, float(negative_slope), float(dropout), seed)
     return additive_attention_op(*inputs)[0]
+
+
+def gatv2_attention(
+    a: Matrix,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    vector: torch.Tensor,
+    bias: Optional[torch.Tensor] = None,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """`softmax(vector·leaky_relu(Q[i] + K[j]) + bias)·V` over the entries of each row of A, in one pass.
+
+    The attention of GATv2 (Brody, Alon and Yahav 2022). Shapes and types of Q, K, V and the bias are those of
+    `graph_attention`; K and V may be one tensor. `vector` is (features,), or with heads (heads, features), and is taken
+    in f32. All of them get gradients; for the rest see there.
+    """
+    rowptr, col, _, cols = parts(a)
+    if cols is not None and k.shape[0] != cols:
+        raise errors.ShapeError(f"A has {cols} columns but K {k.shape[0]} rows")
+    if vector.shape != q.shape[1:]:
+        raise errors.ShapeError(
+            f"the vector has shape {tuple(vector.shape)} but must be {tuple(q.shape[1:])}, as a row of Q"
+        )
+    seed = _seed(dropout, v.device)
+    inputs = (rowptr, col, dense(q), dense(k), dense(v), vector.float(), bias, 1.0, float(negative_slope))
+    return gatv2_attention_op(*inputs, float(dropout), seed)[0]
 
 
 def _seed(dropout, device):
@@ -107,11 +133,7 @@ def attend(graph, q, k, v, scale, dropout):
 
 def attend_additively(graph, numbers, v, of_entry, negative_slope, dropout):
     """The same of additive scores, of `numbers` of rows and of columns."""
-    # Each head is a walk of its own, whose lanes are idle where it has few features. The steps take all heads of a row
-    # of V at once: an epoch over 31 M entries of four heads of 16 features took 7.3 ms in them, and 8.5 in one pass.
-    heads = v.shape[1] if v.dim() == 3 else 1
-    narrow = heads > 1 and v.shape[-1] < NARROW_FEATURES and heads * graph.csr.col.numel() > MANY_ENTRIES
-    if not narrow and _pays(graph, v, dropout):
+    if _pays(graph, v, dropout):
         return additive_attention(graph.csr, *numbers, v, of_entry, negative_slope)
     return additively_in_steps(graph, numbers, v, of_entry, negative_slope, dropout)
 
@@ -143,6 +165,14 @@ def _pays(graph, v, dropout):
     return pattern_of(graph.csr.rowptr, graph.csr.col, graph.cols).attention_pays()
 
 
+def gatv2_weights(graph, source, target, vector, negative_slope):
+    """Weights of all entries, `(heads, entries)`, in f32, by way of a vector for each entry and head."""
+    with torch.autocast(source.device.type, enabled=False):
+        sums = source[graph.csr.col] + target[graph.row]
+        scores = (torch.nn.functional.leaky_relu(sums, negative_slope) * vector).sum(-1).float()
+        return graph.softmax(scores.t().contiguous())
+
+
 def in_steps(graph, q, k, v, scale, dropout):
     """Scores of all entries, their softmax, and sums by that."""
     with torch.autocast(q.device.type, enabled=False):
@@ -150,9 +180,9 @@ def in_steps(graph, q, k, v, scale, dropout):
     return graph.spmm(torch.nn.functional.dropout(weights, dropout), v)
 
 
-def _check(pattern, q, k, v, bias, negative_slope):
+def _check(pattern, q, k, v, vector, bias, negative_slope):
     """What a plan is for, as `Pattern.attention` takes it."""
-    additive = negative_slope is not None
+    additive = negative_slope is not None and vector is None
     if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
         raise errors.ShapeError(
             f"Q, K and V have shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}; they must all be "
@@ -172,7 +202,7 @@ def _check(pattern, q, k, v, bias, negative_slope):
             f"{cols} they must have {rows}, {cols} and {cols} rows, and the same heads, Q and K the same features"
         )
     heads = q.shape[1] if q.dim() == 3 else 1
-    same_device(pattern.device, Q=q, K=k, V=v, bias=bias)
+    same_device(pattern.device, Q=q, K=k, V=v, vector=vector, bias=bias)
     if additive and q.shape[-1] != 1:
         raise errors.ShapeError(f"additive scores are of one number a head, not {q.shape[-1]}")
     if bias is not None:
@@ -182,7 +212,7 @@ def _check(pattern, q, k, v, bias, negative_slope):
             raise errors.ShapeError(
                 f"the bias has shape {tuple(bias.shape)} but must be ({pattern.nnz},) or ({heads}, {pattern.nnz})"
             )
-    return heads, q.shape[-1], v.shape[-1], NAMES[v.dtype], bias is not None, negative_slope
+    return heads, q.shape[-1], v.shape[-1], NAMES[v.dtype], bias is not None, negative_slope, vector is not None
 
 
 def _flat(tensor):
@@ -191,19 +221,25 @@ def _flat(tensor):
     return tensor if tensor.dim() == 2 else tensor.view(tensor.shape[0], -1)
 
 
-def _given(q, k, v, bias, scale, dropout, seed):
+def _numbers(tensor):
+    """Where consecutive numbers are."""
+    return None if tensor is None else (tensor.data_ptr(), tensor.numel())
+
+
+def _given(q, k, v, vector, bias, scale, dropout, seed):
     """What the plan takes; the operands live as long as the result."""
     return {
         "operands": (operand(q), operand(k), operand(v)),
-        "bias": None if bias is None else (bias.data_ptr(), bias.numel()),
+        "vector": _numbers(vector),
+        "bias": _numbers(bias),
         "dropout": (dropout, seed) if dropout else None,
         "scale": scale,
     }
 
 
-def _forward(rowptr, col, q, k, v, bias, scale, negative_slope, dropout, seed):
+def _forward(rowptr, col, q, k, v, vector, bias, scale, negative_slope, dropout, seed):
     pattern = pattern_of(rowptr, col, k.shape[0])
-    kind = heads, features, values, *_ = _check(pattern, q, k, v, bias, negative_slope)
+    kind = heads, features, values, *_ = _check(pattern, q, k, v, vector, bias, negative_slope)
     out = v.new_empty((*q.shape[:-1], values))
     states = torch.empty((heads, pattern.rows, 2), dtype=torch.float32, device=q.device)
     with on_device(pattern.device):
@@ -213,56 +249,59 @@ def _forward(rowptr, col, q, k, v, bias, scale, negative_slope, dropout, seed):
             if features == 0 and out.numel():
                 raise errors.ShapeError("Q and K have no features")
             return out, states
-        learned = any(of is not None and of.requires_grad for of in (q, k, v, bias))
+        learned = any(of is not None and of.requires_grad for of in (q, k, v, vector, bias))
         plan = pattern.attention(stream, kind, learned)
         q, k, v = _flat(q), _flat(k), _flat(v)
-        bias = None if bias is None else bias.contiguous()
-        given = _given(q, k, v, bias, scale, dropout, seed)
-        plan.forward(stream, given, operand(_flat(out)), (states.data_ptr(), states.numel()))
+        vector, bias = (None if of is None else of.contiguous() for of in (vector, bias))
+        given = _given(q, k, v, vector, bias, scale, dropout, seed)
+        plan.forward(stream, given, operand(_flat(out)), _numbers(states))
     return out, states
 
 
-def _backward(rowptr, col, q, k, v, bias, out, states, gradient, scale, negative_slope, dropout, seed):
+def _backward(rowptr, col, q, k, v, vector, bias, out, states, gradient, scale, negative_slope, dropout, seed):
     pattern = pattern_of(rowptr, col, k.shape[0])
-    kind = _check(pattern, q, k, v, bias, negative_slope)
+    kind = _check(pattern, q, k, v, vector, bias, negative_slope)
     # Of additive scores all are of f32, as Q and K are.
     found = [torch.empty(of.shape, dtype=q.dtype, device=of.device) for of in (q, k, v)]
-    of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format) if bias is not None else q.new_empty(0)
+    of_vector, of_bias = (
+        q.new_empty(0) if of is None else torch.zeros_like(of, memory_format=torch.contiguous_format)
+        for of in (vector, bias)
+    )
     with on_device(pattern.device):
         stream = stream_of(pattern.device)
         if out.numel() == 0 or pattern.nnz == 0:
-            return (*(tensor.zero_().to(of.dtype) for tensor, of in zip(found, (q, k, v))), of_bias)
+            return (*(tensor.zero_().to(of.dtype) for tensor, of in zip(found, (q, k, v))), of_vector, of_bias)
         plan = pattern.attention(stream, kind, True)
         q, k, v = _flat(q), _flat(k), _flat(v)
-        bias = None if bias is None else bias.contiguous()
+        vector, bias = (None if of is None else of.contiguous() for of in (vector, bias))
         read = _flat(out), _flat(gradient.to(v.dtype))
         of_v = v.dtype
         states = states.contiguous()
         plan.backward(
             stream,
-            _given(q, k, v, bias, scale, dropout, seed),
-            (states.data_ptr(), states.numel()),
+            _given(q, k, v, vector, bias, scale, dropout, seed),
+            _numbers(states),
             [operand(matrix) for matrix in read],
             [operand(_flat(matrix)) for matrix in found],
-            None if bias is None else (of_bias.data_ptr(), of_bias.numel()),
+            [None if given is None else _numbers(of) for given, of in ((vector, of_vector), (bias, of_bias))],
         )
         found[2] = found[2].to(of_v)
-    return (*found, of_bias)
+    return (*found, of_vector, of_bias)
 
 
 def _setup(ctx, inputs, output):
-    rowptr, col, q, k, v, bias, *ctx.options = inputs
+    *given, ctx.scale, ctx.negative_slope, ctx.dropout, ctx.seed = inputs
     out, states = output
     ctx.mark_non_differentiable(states)
-    ctx.save_for_backward(rowptr, col, q, k, v, bias, out, states)
+    ctx.save_for_backward(*given, out, states)
 
 
 def _gradients(ctx, gradient, _):
     needs = ctx.needs_input_grad
-    rowptr, col, q, k, v, bias, out, states = ctx.saved_tensors
-    *found, of_bias = attention_backward_op(rowptr, col, q, k, v, bias, out, states, gradient, *ctx.options)
-    found = [of if wanted else None for of, wanted in zip(found, needs[2:5])]
-    return None, None, *found, of_bias if needs[5] else None, None, None, None, None
+    options = ctx.scale, ctx.negative_slope, ctx.dropout, ctx.seed
+    found = attention_backward_op(*ctx.saved_tensors, gradient, *options)
+    found = [of if wanted else None for of, wanted in zip(found, needs[2:7])]
+    return None, None, *found, None, None, None, None
 
 
 def _no_more(ctx, *_):
@@ -272,8 +311,8 @@ def _no_more(ctx, *_):
 def _operator(name, cast):
     """An operator of attention; autocast converts the operands `cast`."""
     op = Operator(
-        f"{name}(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? bias, float scale, "
-        "float? negative_slope, float dropout, SymInt seed) -> (Tensor, Tensor)",
+        f"{name}(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? vector, Tensor? bias, "
+        "float scale, float? negative_slope, float dropout, SymInt seed) -> (Tensor, Tensor)",
         _forward,
         lambda rowptr, col, q, k, v, *_: (
             v.new_empty((*q.shape[:-1], v.shape[-1])),
@@ -281,7 +320,7 @@ def _operator(name, cast):
         ),
         _setup,
         _gradients,
-        (2, 3, 4, 5),
+        (2, 3, 4, 5, 6),
     )
     register_autocast(op, cast)
     return op
@@ -289,16 +328,17 @@ def _operator(name, cast):
 
 attention_op = _operator("attention", {2, 3, 4})
 additive_attention_op = _operator("additive_attention", {4})
+gatv2_attention_op = _operator("gatv2_attention", {2, 3, 4})
 attention_backward_op = Operator(
-    "attention_backward(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor out, "
-    "Tensor states, Tensor gradient, float scale, float? negative_slope, float dropout, SymInt seed) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
+    "attention_backward(Tensor rowptr, Tensor col, Tensor q, Tensor k, Tensor v, Tensor? vector, Tensor? bias, "
+    "Tensor out, Tensor states, Tensor gradient, float scale, float? negative_slope, float dropout, SymInt seed) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _backward,
-    lambda rowptr, col, q, k, v, bias, *_: (
+    lambda rowptr, col, q, k, v, vector, bias, *_: (
         *(of.new_empty(of.shape) for of in (q, k, v)),
-        q.new_empty(0) if bias is None else bias.new_empty(bias.shape),
+        *(q.new_empty(0) if of is None else of.new_empty(of.shape) for of in (vector, bias)),
     ),
     lambda ctx, inputs, output: None,
     _no_more,
-    (2, 3, 4, 5, 6, 8),
+    (2, 3, 4, 5, 6, 7, 9),
 )

@@ -8,7 +8,8 @@ from windrow import errors
 from windrow.torch._aggregate import MESSAGES, REDUCTIONS, aggregate_op
 from windrow.torch._cache import cache, check_indices
 from windrow.torch._csr import Matrix, parts, plain
-from windrow.torch._device import on_device, stream_of
+from windrow.torch._device import capturing, on_device, stream_of
+from windrow.torch._kept import ByTensor
 from windrow.torch._kernels import pattern_of
 from windrow.torch._ops import dense, edge_softmax_op, sddmm_op, spmm_op
 
@@ -46,11 +47,48 @@ def spmm(a: Matrix, x: torch.Tensor, reduce: str = "sum", message: Optional[str]
     value = None if message == "copy" else value
     if reduce in ("max", "min") or message == "add":
         return _aggregate(rowptr, col, value, dense(x), reduce, message)
-    out = spmm_op(rowptr, col, value, dense(x))
     if reduce == "sum":
-        return out
-    count = rowptr.diff().clamp(min=1).to(torch.float64 if out.dtype == torch.float64 else torch.float32)
-    return (out / count.view(-1, *(1,) * (out.dim() - 1))).to(out.dtype)
+        return spmm_op(rowptr, col, value, dense(x))
+    return _mean(rowptr, col, value, dense(x))
+
+
+# Of more entries a row's share of one has fewer digits in f16, or none.
+_MOST_OF_F16 = 1 << 14
+_shares = ByTensor()
+
+
+def _mean(rowptr, col, value, x):
+    """A sum in which each entry has its share of the row: one product, that cannot overflow where means do not."""
+    if _multiplied_in(x) == torch.float16 and _has_hubs(rowptr):
+        with torch.autocast(x.device.type, enabled=False):
+            return _mean(rowptr, col, value, x.float()).half()
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    of_heads = value is None and x.dim() == 3
+    if torch.compiler.is_compiling():
+        share = _share(rowptr, col, wide)
+    else:
+        share = _shares.get(rowptr, (col.numel(), wide), lambda: _share(rowptr, col, wide))
+    value = share if value is None else value * share
+    out = spmm_op(rowptr, col, value, x.flatten(1) if of_heads else x)
+    return out.view(out.shape[0], *x.shape[1:]) if of_heads else out
+
+
+def _share(rowptr, col, dtype):
+    """One over the entries of its row, for each entry; rows of a wrong `rowptr` are some of those that there are."""
+    entries = torch.arange(col.numel(), dtype=rowptr.dtype, device=col.device)
+    row = torch.searchsorted(rowptr[1:].contiguous(), entries, right=True).clamp_(max=max(rowptr.numel() - 2, 0))
+    return rowptr.diff().clamp(min=1).to(dtype).reciprocal()[row] if rowptr.numel() > 1 else entries.to(dtype)
+
+
+def _multiplied_in(x):
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def _has_hubs(rowptr):
+    if torch.compiler.is_compiling() or capturing(rowptr.device):
+        return True  # nothing can be looked at
+    return _shares.get(rowptr, "hubs", lambda: bool((rowptr.diff() > _MOST_OF_F16).any()))
 
 
 def _aggregate(rowptr, col, value, x, reduce, message):

@@ -314,11 +314,12 @@ class Pattern(Indices):
         return self.attended > self.cache.full_after
 
     def attention(self, stream, kind, gradients):
-        """The plan of attention `(heads, columns, value_columns, precision, biased, negative_slope)`.
+        """The plan of attention `(heads, columns, value_columns, precision, biased, negative_slope, gatv2)`.
 
-        The slope is that of additive scores, and None of products.
+        The slope is that of additive scores or, if told, of those of GATv2, and None of products.
         """
-        options = dict(zip(("heads", "columns", "value_columns", "precision", "biased", "negative_slope"), kind))
+        names = "heads", "columns", "value_columns", "precision", "biased", "negative_slope", "gatv2"
+        options = dict(zip(names, kind))
         return self._learning(raw.GraphAttention, "attention", options, gradients, stream)
 
     def aggregate(self, stream, kind, gradients):

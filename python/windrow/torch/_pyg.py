@@ -9,6 +9,7 @@ from windrow import errors
 from windrow.torch._device import NAMES
 from windrow.torch._functions import spmm
 from windrow.torch.nn._gat import gat_forward
+from windrow.torch.nn._gatv2 import gatv2_forward
 from windrow.torch.nn._gcn import gcn_forward
 from windrow.torch.nn._sage import sage_forward
 from windrow.torch.nn._transformer import transformer_forward
@@ -20,9 +21,10 @@ _undo = []
 def patch_pyg() -> None:
     """Has unchanged models of torch_geometric run on windrow, until `unpatch_pyg()`. Twice is once.
 
-    Replaced are `GCNConv`, `SAGEConv` (aggr "mean", "sum" or "add"), `GATConv` and `TransformerConv`, and what
-    `message_and_aggregate` of any layer comes to: `torch_geometric.utils.spmm` of `torch.sparse_csr` tensors and
-    `EdgeIndex`, and `EdgeIndex.matmul`, for sums and means. torch_geometric's own code goes on doing all else: subclasses that change how messages are made, layers with hooks or under explanation,
+    Replaced are `GCNConv`, `SAGEConv` (aggr "mean", "sum" or "add"), `GATConv`, `GATv2Conv` without attributes of
+    edges and `TransformerConv`, and what `message_and_aggregate` of any layer comes to: `torch_geometric.utils.spmm` of
+    `torch.sparse_csr` tensors and `EdgeIndex`, and `EdgeIndex.matmul`, for sums and means. torch_geometric's own code
+    goes on doing all else: subclasses that change how messages are made, layers with hooks or under explanation,
     decomposed layers, `aggr="max"`, `torch_sparse.SparseTensor`, edges that are there twice, other dtypes, other
     devices, and what torch.compile traces.
     """
@@ -36,6 +38,7 @@ def patch_pyg() -> None:
         _replace_forward(pyg.GCNConv, gcn_forward, _takes_gcn)
         _replace_forward(pyg.SAGEConv, sage_forward, _takes_sage)
         _replace_forward(pyg.GATConv, gat_forward, _takes_gat)
+        _replace_forward(pyg.GATv2Conv, gatv2_forward, _takes_gatv2)
         _replace_forward(pyg.TransformerConv, transformer_forward, _takes_transformer)
         _replace_products()
 
@@ -133,6 +136,11 @@ def _takes_attention(self, x, edge_index, args, kwargs):
 def _takes_gat(self, x, edge_index, args, kwargs):
     size = args[1] if len(args) > 1 else kwargs.get("size")
     return size is None and _takes_attention(self, x, edge_index, args, kwargs)
+
+
+def _takes_gatv2(self, x, edge_index, args, kwargs):
+    attributes = args[0] if args else kwargs.get("edge_attr")
+    return attributes is None and self.lin_edge is None and _takes_attention(self, x, edge_index, args, kwargs)
 
 
 def _takes_transformer(self, x, edge_index, args, kwargs):

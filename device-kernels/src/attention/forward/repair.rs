@@ -23,7 +23,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             let row = (place.window * W::ROWS + of_window).min(p.rows - 1);
             // SAFETY: the caller's promise; a sum in shared memory is this lane's, and entries are the same for all.
             unsafe {
-                let softmax = Self::SHARES.state(s, s.warp(), of_window);
+                let softmax = Self::SHARES.state(s, [s.warp(), of_window, 0]);
                 Self::each_sum(s, of_window, |_, _| 0.0);
                 let extent = if W::SHARED { [0; 2] } else { Self::row_extent(s, p, place, of_window) };
                 let mut step = place.begin + place.first;

@@ -39,23 +39,26 @@ impl Kernel for AttentionGradientJoin {
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionGradientJoinParams) {
         let record = u64::from(gradient_partial_floats(p.results, 1 << p.width_log2));
-        let head = p.gradient.first_head + s.block_idx_y();
+        let walk = p.gradient.first_walk + s.block_idx_y();
         // SAFETY: the obligations of the params: slots hold what the launch before wrote; every element is one
         // thread's.
         unsafe {
             let [row, first, count, _] = s.load_readonly(p.cut.at(s.block_idx()));
-            let first = u64::from(head) * u64::from(p.gradient.slot_count) + u64::from(first);
+            let first = u64::from(walk) * u64::from(p.gradient.slot_count) + u64::from(first);
             let partial = p.gradient.partial.at_wide(first * record);
             let mut at = s.thread_idx();
             while at < p.results << p.width_log2 {
-                let (mut sum, mut slot) = (0.0, 0);
-                while slot < count {
-                    let of_slot: f32 = s.load(partial.at_wide(u64::from(slot) * record).at(at));
-                    sum += of_slot;
-                    slot += 1;
-                }
                 let (result, column) = (at >> p.width_log2, at & ((1 << p.width_log2) - 1));
-                p.gradient.finish(s, [head, row, result, column], sum);
+                let of_numbers = result == 0 && p.gradient.sums[0].matrix.columns == 1;
+                if let Some([head, of_head]) = p.gradient.place(walk, of_numbers, column) {
+                    let (mut sum, mut slot) = (0.0, 0);
+                    while slot < count {
+                        let of_slot: f32 = s.load(partial.at_wide(u64::from(slot) * record).at(at));
+                        sum += of_slot;
+                        slot += 1;
+                    }
+                    p.gradient.finish(s, [head, row, result, of_head], sum);
+                }
                 at += THREADS;
             }
         }

@@ -9,11 +9,11 @@ use core::marker::PhantomData;
 
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use super::{AttentionGradientParams, RowTerms, gradient_partial_floats};
+use super::{AttentionGradientParams, RowTerms, SumsTo, gradient_partial_floats, gradient_results};
 use crate::NO_SLOT;
 use crate::attention::ATTENTION_WARPS;
-use crate::attention::lanes::{Elements, Lanes};
-use crate::attention::scores::ScoreForm;
+use crate::attention::lanes::{Elements, LaneHeads, Lanes};
+use crate::attention::scores::{OtherRow, OwnRow, ScoreForm, ScoreKind, Scores};
 use crate::element::{Element, Gather};
 use crate::kernel::Kernel;
 use crate::unroll::each;
@@ -24,11 +24,9 @@ use crate::ways::{RowLists, RowWalk};
 pub trait GradientPass: 'static {
     /// Whether they are the columns of the matrix.
     const OVER_COLUMNS: bool;
-    /// Gradients that it adds up.
-    const RESULTS: u32 = if Self::OVER_COLUMNS { 2 } else { 1 };
 }
 
-/// The rows: the gradients of `Q` and of the bias.
+/// The rows: the gradients of `Q` and of the bias, and what each row adds to that of the vector.
 pub struct OverRows;
 /// The columns: the gradients of `K` and `V`. Comes after the pass over rows.
 pub struct OverColumns;
@@ -45,14 +43,16 @@ impl GradientPass for OverColumns {
 /// times a vector or an element.
 pub struct AttentionGradient<C, P, G, const LANES: u32, const PARTS: usize>(PhantomData<(C, P, G)>);
 
-/// A lane's elements of two rows; of a number, the first of them.
+/// A lane's elements of two sums; of a number, the first of them.
 type Pair<const PARTS: usize> = [Elements<PARTS>; 2];
 
 /// The entries of one row that a lane's group and its neighbours walk, and what they are multiplied by.
 struct Walk<const PARTS: usize> {
-    head: u32,
+    heads: LaneHeads,
     of: RowWalk,
-    own: Pair<PARTS>,
+    own: OwnRow<PARTS>,
+    /// The row of `V`, or of the gradient of the result.
+    response: Elements<PARTS>,
     /// Over rows, those of the row.
     terms: RowTerms,
 }
@@ -62,9 +62,9 @@ struct Fetched<G: Gather, const PARTS: usize> {
     position: u32,
     /// The column, or over columns the row.
     other: u32,
-    rows: [[G::Raw; PARTS]; 2],
-    /// Instead of the first row, where scores are additive.
-    number: f32,
+    row: OtherRow<G, PARTS>,
+    /// Its row of the gradient of the result, or of `V`.
+    response: [G::Raw; PARTS],
     terms: RowTerms,
     bias: f32,
 }
@@ -76,16 +76,20 @@ impl<C: ScoreForm, P: GradientPass, G: Gather, const LANES: u32, const PARTS: us
     pub const WIDTH: u32 = Lanes::<G, LANES, PARTS>::WIDTH;
     /// Numbers from one sum of a block's warp to the next: they begin in different banks.
     const PITCH: u32 = Self::WIDTH + 8;
+    /// Whether the second result is that of the vector.
+    const OF_VECTOR: bool = !P::OVER_COLUMNS && matches!(C::KIND, ScoreKind::Gatv2);
+    /// Gradients that the pass adds up.
+    const RESULTS: u32 = gradient_results(P::OVER_COLUMNS, C::KIND);
 
     /// Whether a lane adds up an element of a gradient: of that of a number there is one.
     const fn has(result: usize, part: usize, e: usize) -> bool {
-        (result as u32) < P::RESULTS && (result == 1 || !C::ADDITIVE || (part == 0 && e == 0))
+        (result as u32) < Self::RESULTS && (result == 1 || !C::ADDITIVE || (part == 0 && e == 0))
     }
 
     /// Byte of a warp's sum in shared memory.
     #[inline(always)]
     const fn sum_at(warp: u32, result: u32, column: u32) -> u32 {
-        ((warp * P::RESULTS + result) * Self::PITCH + column) * 4
+        ((warp * Self::RESULTS + result) * Self::PITCH + column) * 4
     }
 }
 
@@ -99,7 +103,7 @@ where
     const FILE: &'static str = "attention/gradient/pass";
     const VARIANT: Variant = Variant::AttentionGradient {
         over_columns: P::OVER_COLUMNS,
-        additive: C::ADDITIVE,
+        scores: C::KIND,
         dtype: G::Element::DTYPE,
         vectors: G::VECTORS,
         width: Self::WIDTH,
@@ -108,19 +112,24 @@ where
     const SHARED_BYTES: u32 = Self::sum_at(ATTENTION_WARPS, 0, 0);
     const UNITS_PER_BLOCK: u32 = ATTENTION_WARPS * (WARP / LANES);
     // Left to itself, `ptxas` spills a few registers to fit more blocks.
-    const MIN_BLOCKS: u32 = if Self::WIDTH <= 128 { 4 } else { 3 };
+    const MIN_BLOCKS: u32 = match (Self::WIDTH, G::VECTORS) {
+        (0..=128, _) => 4,
+        (_, false) if matches!(C::KIND, ScoreKind::Gatv2) => 2,
+        _ => 3,
+    };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionGradientParams) {
         const { Lanes::<G, LANES, PARTS>::VALID }
-        let (block, head) = (s.block_idx(), p.first_head + s.block_idx_y());
+        let block = s.block_idx();
+        let heads = Lanes::<G, LANES, PARTS>::heads(s, p.heads, p.first_walk + s.block_idx_y());
         // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets a
         // barrier of the block; a warp stays together, whichever rows its lanes have.
         unsafe {
             if block < p.piece_count {
                 let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
                 let of = RowWalk::of_block::<S, LANES>(s, [row, first, end], ATTENTION_WARPS);
-                let mut walk = Self::start(s, p, head, of);
+                let mut walk = Self::start(s, p, heads, of);
                 let sums = Self::walk(s, p, &mut walk);
                 if s.warp() == 0 && first == s.load_readonly(p.offsets.at(row)) {
                     Self::keep_terms(s, p, &walk);
@@ -129,16 +138,24 @@ where
                     s.store_shared(Self::sum_at(s.warp(), result, column), sum);
                 });
                 s.sync_block(); // RAW: sums of warps written -> added up
-                Self::add_warps(s, p, [head, row, slot]);
+                Self::add_warps(s, p, [heads.walk, row, slot]);
                 return;
             }
             let warp = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
             let Some(of) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
-            let mut walk = Self::start(s, p, head, of);
+            let mut walk = Self::start(s, p, heads, of);
             let sums = Self::walk(s, p, &mut walk);
             if of.is_own {
                 Self::keep_terms(s, p, &walk);
-                let store = |result, column, sum| p.finish(s, [head, of.row, result, column], sum);
+                let store = |result, column, sum| {
+                    if C::ADDITIVE && result == 0 {
+                        if heads.leads {
+                            p.finish(s, [heads.own, of.row, 0, 0], sum);
+                        }
+                    } else {
+                        p.finish(s, [heads.first, of.row, result, column], sum);
+                    }
+                };
                 Self::each_sum(s, (&walk, &sums), store);
             }
         }
@@ -156,36 +173,36 @@ where
     /// # Safety
     /// The obligations of the params; the whole warp is here.
     #[inline(always)]
-    unsafe fn start<S: Simt>(s: &S, p: &AttentionGradientParams, head: u32, of: RowWalk) -> Walk<PARTS> {
+    unsafe fn start<S: Simt>(
+        s: &S,
+        p: &AttentionGradientParams,
+        heads: LaneHeads,
+        of: RowWalk,
+    ) -> Walk<PARTS> {
         let row = of.row;
-        let mut own = [[[0.0; 8]; PARTS]; 2];
         let mut terms = [0.0; 4];
         // SAFETY: the caller's promise; only elements that are there are read.
         unsafe {
-            each::<2>(|i| {
-                if i == 0 && C::ADDITIVE {
-                    own[0][0][0] = p.own[0].number(s, head, row);
-                } else {
-                    let raw = Lanes::<G, LANES, PARTS>::fetch(s, &p.own[i], head, row);
-                    own[i] = Lanes::<G, LANES, PARTS>::elements(s, raw);
-                }
-            });
+            let own = Scores::<C, G, LANES, PARTS>::own(s, &p.own[0], p.vector, (heads, row));
+            let raw = Lanes::<G, LANES, PARTS>::fetch(s, &p.own[1], heads.first, row);
+            let response = Lanes::<G, LANES, PARTS>::elements(s, raw);
             if !P::OVER_COLUMNS {
-                let [max, sum] = s.load_readonly(p.states.at_wide(p.row_at(head, row)));
+                let [max, sum] = s.load_readonly(p.states.at_wide(p.row_at(heads.own, row)));
                 let mut out = [[0.0; 8]; PARTS];
                 Lanes::<G, LANES, PARTS>::each_element(|part, e| {
                     let column = Lanes::<G, LANES, PARTS>::column(s, part);
                     if column < p.out.columns {
-                        out[part][e] = p.out.load(s, p.out_type, p.out.at(head, row, column + e as u32));
+                        out[part][e] =
+                            p.out.load(s, p.out_type, p.out.at(heads.first, row, column + e as u32));
                     }
                 });
                 // Of a row without entries, or all of whose scores are minus infinity, no weight is anything but 0.
                 let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
                 let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-                terms = [base, inverse, Lanes::<G, LANES, PARTS>::product(s, &own[1], &out), 0.0];
+                terms = [base, inverse, Lanes::<G, LANES, PARTS>::product(s, heads, &response, &out), 0.0];
             }
+            Walk { heads, of, own, response, terms }
         }
-        Walk { head, of, own, terms }
     }
 
     /// What the entries of a row add up to, the same in each of its ways.
@@ -219,6 +236,7 @@ where
                 mask *= 2;
             }
         }
+        Scores::<C, G, LANES, PARTS>::complete(&walk.own, &mut sums[0]);
         sums
     }
 
@@ -233,27 +251,22 @@ where
         walk: &Walk<PARTS>,
         position: u32,
     ) -> Fetched<G, PARTS> {
-        let rows = [Lanes::<G, LANES, PARTS>::NONE; 2];
-        let mut entry = Fetched { position, other: 0, rows, number: 0.0, terms: walk.terms, bias: 0.0 };
+        let (row, response) = (Scores::<C, G, LANES, PARTS>::NONE, Lanes::<G, LANES, PARTS>::NONE);
+        let mut entry = Fetched { position, other: 0, row, response, terms: walk.terms, bias: 0.0 };
         if position < walk.of.end {
             // SAFETY: the caller's promise; an entry names a row of what is gathered.
             unsafe {
                 entry.other = s.load_readonly(p.entries.at(position));
-                each::<2>(|i| {
-                    let of = &p.gathered[i];
-                    if i == 0 && C::ADDITIVE {
-                        entry.number = of.number(s, walk.head, entry.other);
-                    } else {
-                        entry.rows[i] = Lanes::<G, LANES, PARTS>::fetch(s, of, walk.head, entry.other);
-                    }
-                });
+                entry.row = Scores::<C, G, LANES, PARTS>::fetch(s, &p.gathered[0], walk.heads, entry.other);
+                entry.response =
+                    Lanes::<G, LANES, PARTS>::fetch(s, &p.gathered[1], walk.heads.first, entry.other);
                 if P::OVER_COLUMNS {
-                    entry.terms = s.load_readonly(p.terms.at_wide(p.row_at(walk.head, entry.other)));
+                    entry.terms = s.load_readonly(p.terms.at_wide(p.row_at(walk.heads.own, entry.other)));
                     if p.positions != GlobalPtr::NULL {
-                        entry.bias = p.bias.of(s, walk.head, s.load_readonly(p.positions.at(position)));
+                        entry.bias = p.bias.of(s, walk.heads.own, s.load_readonly(p.positions.at(position)));
                     }
                 } else {
-                    entry.bias = p.bias.of(s, walk.head, position);
+                    entry.bias = p.bias.of(s, walk.heads.own, position);
                 }
             }
         }
@@ -272,18 +285,13 @@ where
         entry: &Fetched<G, PARTS>,
         sums: &mut Pair<PARTS>,
     ) {
-        let elements = |i: usize| Lanes::<G, LANES, PARTS>::elements(s, entry.rows[i]);
-        let rectified = p.rectified();
+        let rows = (&walk.own, &entry.row);
         // SAFETY: the caller's promise; the gradient of a bias is one lane's.
         unsafe {
-            let sum = walk.own[0][0][0] + entry.number + entry.bias;
-            let score = if C::ADDITIVE {
-                rectified.score(sum)
-            } else {
-                // Two roundings, as in the forward pass.
-                Lanes::<G, LANES, PARTS>::product(s, &walk.own[0], &elements(0)) * p.scale + entry.bias
-            };
-            let response = Lanes::<G, LANES, PARTS>::product(s, &walk.own[1], &elements(1));
+            let made = Scores::<C, G, LANES, PARTS>::made(s, (p.factors(), walk.heads), rows.0, rows.1);
+            let score = Scores::<C, G, LANES, PARTS>::score(p.factors(), made, entry.bias);
+            let of_entry = Lanes::<G, LANES, PARTS>::elements(s, entry.response);
+            let response = Lanes::<G, LANES, PARTS>::product(s, walk.heads, &walk.response, &of_entry);
             if entry.position >= walk.of.end {
                 return;
             }
@@ -291,20 +299,17 @@ where
             let weight = s.exp2((score - base) * LOG2_E) * inverse;
             let (row, column) =
                 if P::OVER_COLUMNS { (entry.other, walk.of.row) } else { (walk.of.row, entry.other) };
-            let slope = weight * (p.dropped.kept(walk.head, row, column, response) - term);
-            let of_bias = if C::ADDITIVE {
-                let of_sum = slope * rectified.slope(sum);
-                sums[0][0][0] += of_sum;
-                p.scale * of_sum
-            } else {
-                Lanes::<G, LANES, PARTS>::accumulate(s, slope, entry.rows[0], &mut sums[0]);
-                slope
-            };
+            let slope = weight * (p.dropped.kept(walk.heads.own, row, column, response) - term);
+            let given = (made, entry.bias, slope);
+            let of_bias = Scores::<C, G, LANES, PARTS>::accumulate(s, p.factors(), rows, given, &mut sums[0]);
+            if Self::OF_VECTOR {
+                Scores::<C, G, LANES, PARTS>::accumulate_vector(s, p.factors(), rows, slope, &mut sums[1]);
+            }
             if P::OVER_COLUMNS {
-                let kept = p.dropped.kept(walk.head, row, column, weight);
-                Lanes::<G, LANES, PARTS>::accumulate(s, kept, entry.rows[1], &mut sums[1]);
-            } else if p.bias_gradient != GlobalPtr::NULL && s.lane().is_multiple_of(LANES) {
-                let to = p.bias_gradient.at_wide(p.bias.at(walk.head, entry.position));
+                let kept = p.dropped.kept(walk.heads.own, row, column, weight);
+                Lanes::<G, LANES, PARTS>::accumulate(s, kept, entry.response, &mut sums[1]);
+            } else if p.bias_gradient != GlobalPtr::NULL && walk.heads.leads {
+                let to = p.bias_gradient.at_wide(p.bias.at(walk.heads.own, entry.position));
                 let before = if p.adds_bias_gradient == 0 { 0.0 } else { s.load(to) };
                 s.store(to, before + of_bias);
             }
@@ -317,9 +322,9 @@ where
     /// The obligations of the params; no other warp has the row.
     #[inline(always)]
     unsafe fn keep_terms<S: Simt>(s: &S, p: &AttentionGradientParams, walk: &Walk<PARTS>) {
-        if !P::OVER_COLUMNS && s.lane().is_multiple_of(LANES) && walk.of.tells::<S, LANES>(s) {
+        if !P::OVER_COLUMNS && walk.heads.leads && walk.of.tells::<S, LANES>(s) {
             // SAFETY: the caller's promise.
-            unsafe { s.store(p.terms.at_wide(p.row_at(walk.head, walk.of.row)), walk.terms) };
+            unsafe { s.store(p.terms.at_wide(p.row_at(walk.heads.own, walk.of.row)), walk.terms) };
         }
     }
 
@@ -334,7 +339,7 @@ where
             let column = |part| Lanes::<G, LANES, PARTS>::column(s, part);
             each::<2>(|i| {
                 Lanes::<G, LANES, PARTS>::each_element(|part, e| {
-                    if (i as u32) < P::RESULTS {
+                    if Self::has(i, part, e) {
                         visit(i as u32, column(part) + e as u32, sums[i][part][e]);
                     }
                 });
@@ -347,23 +352,25 @@ where
     /// # Safety
     /// The obligations of the params; all threads of the block are here, behind a barrier after all has been left.
     #[inline(always)]
-    unsafe fn add_warps<S: Simt>(s: &S, p: &AttentionGradientParams, [head, row, slot]: [u32; 3]) {
-        let record = u64::from(gradient_partial_floats(P::RESULTS, Self::WIDTH));
-        let of_slot = u64::from(head) * u64::from(p.slot_count) + u64::from(slot);
+    unsafe fn add_warps<S: Simt>(s: &S, p: &AttentionGradientParams, [walk, row, slot]: [u32; 3]) {
+        let record = u64::from(gradient_partial_floats(Self::RESULTS, Self::WIDTH));
+        let of_slot = u64::from(walk) * u64::from(p.slot_count) + u64::from(slot);
         let mut at = s.thread_idx();
-        while at < P::RESULTS * Self::WIDTH {
+        while at < Self::RESULTS * Self::WIDTH {
             let (result, column) = (at / Self::WIDTH, at % Self::WIDTH);
-            // SAFETY: the caller's promise; the element is this thread's.
-            unsafe {
-                let mut sum = 0.0;
-                each::<{ ATTENTION_WARPS as usize }>(|warp| {
-                    let of_warp: f32 = s.load_shared(Self::sum_at(warp as u32, result, column));
-                    sum += of_warp;
-                });
-                if slot == NO_SLOT {
-                    p.finish(s, [head, row, result, column], sum);
-                } else {
-                    s.store(p.partial.at_wide(of_slot * record).at(at), sum);
+            if let Some([head, of_head]) = p.place(walk, C::ADDITIVE && result == 0, column) {
+                // SAFETY: the caller's promise; the element is this thread's.
+                unsafe {
+                    let mut sum = 0.0;
+                    each::<{ ATTENTION_WARPS as usize }>(|warp| {
+                        let of_warp: f32 = s.load_shared(Self::sum_at(warp as u32, result, column));
+                        sum += of_warp;
+                    });
+                    if slot == NO_SLOT {
+                        p.finish(s, [head, row, result, of_head], sum);
+                    } else {
+                        s.store(p.partial.at_wide(of_slot * record).at(at), sum);
+                    }
                 }
             }
             at += s.block_dim();
@@ -387,16 +394,28 @@ impl AttentionGradientParams {
         head as u64 * self.matrix_rows as u64 + row as u64
     }
 
+    /// The head and the column of it that sums of a walk's column are for: of numbers, one a head, sums are where the
+    /// columns of their head begin, and none elsewhere. Others go by the first head.
+    #[inline(always)]
+    pub(super) const fn place(&self, walk: u32, of_numbers: bool, column: u32) -> Option<[u32; 2]> {
+        let first = self.heads.first(walk);
+        match of_numbers {
+            false => Some([first, column]),
+            true if self.heads.begins(column) => Some([first + self.heads.of_column(column), 0]),
+            true => None,
+        }
+    }
+
     /// Writes an element of a gradient whose sum is complete, if there is such a column.
     ///
     /// # Safety
     /// The obligations of the params; no other thread has the element.
     #[inline(always)]
     pub(super) unsafe fn finish<S: Simt>(&self, s: &S, [head, row, result, column]: [u32; 4], sum: f32) {
-        let (to, value) = if result == 0 { (&self.sums[0], sum * self.scale) } else { (&self.sums[1], sum) };
+        let SumsTo { matrix: to, scale, code } = if result == 0 { &self.sums[0] } else { &self.sums[1] };
         if column < to.columns {
             // SAFETY: the caller's promise.
-            unsafe { to.store(s, self.sums_type, to.at(head, row, column), value) };
+            unsafe { to.store(s, *code, to.at(head, row, column), sum * scale) };
         }
     }
 }

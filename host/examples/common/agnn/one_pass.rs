@@ -19,16 +19,16 @@ use super::super::model::{Operand, Parameter, Shape, Tools};
 use super::super::stack::{self, Ends};
 use super::{Directions, factor};
 
-/// A layer.
+/// A layer that attends in one pass.
 pub(crate) struct Layer {
     directions: Directions,
-    /// `β·X`.
+    /// `β·X`, in the type of the plan.
     query: Operand,
     attended: Attended,
     place: usize,
 }
 
-/// What layers share.
+/// What all layers of a network share.
 pub(crate) struct Shared {
     /// Of hidden layers, and of the last.
     attention: [Attention; 2],

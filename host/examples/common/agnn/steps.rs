@@ -22,7 +22,7 @@ use super::super::model::{Operand, Parameter, Shape, Tools, Width, sddmm, spmm};
 use super::super::stack::{self, Ends};
 use super::{Directions, factor};
 
-/// A layer.
+/// A layer that attends step by step.
 pub(crate) struct Layer {
     directions: Directions,
     weights: DeviceBuffer<f32>,
@@ -30,7 +30,7 @@ pub(crate) struct Layer {
     place: usize,
 }
 
-/// What layers share.
+/// What all layers of a network share.
 pub(crate) struct Shared {
     plans: Plans,
     /// For hidden layers, and for the last.

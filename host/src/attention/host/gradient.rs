@@ -1,11 +1,11 @@
 //! The gradient of attention on the CPU.
 
 use rayon::prelude::*;
-use windrow_formats::OutOfMemory;
 use windrow_formats::memory::{try_par_collect_ok, try_zeroed};
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::attention::DroppedWeights;
 
-use super::scores::{HostScores, Place, product};
+use super::scores::{HostScores, Place, add_row, product};
 use super::{Heads, HostAttention, HostOperands};
 use crate::attention::operands::dropped_weights;
 use crate::dense::{DenseMut, DenseRef};
@@ -27,8 +27,12 @@ pub(in crate::attention) struct HostGradients<'a, R> {
     pub(in crate::attention) q: DenseMut<'a, R>,
     pub(in crate::attention) k: DenseMut<'a, R>,
     pub(in crate::attention) v: DenseMut<'a, R>,
+    pub(in crate::attention) vector: Option<&'a mut [f32]>,
     pub(in crate::attention) bias: Option<&'a mut [f32]>,
 }
+
+/// Chunks of rows whose part of the gradient of a vector is added up side by side.
+const VECTOR_CHUNKS: usize = 64;
 
 /// What scores become weights by, of a row: what they are taken relative to, the reciprocal of the sum of weights, and
 /// the product of the result and its gradient.
@@ -107,16 +111,16 @@ impl HostAttention<'_> {
             dropped: dropped_weights(operands.dropout),
             rows: out.rows,
         };
-        let HostGradients { q: mut of_q, k: mut of_k, v: mut of_v, bias: of_bias } = found;
-        let one = [S::from_f64(1.0)];
-        self.each_row(&mut of_q, q, |head, row, to| {
-            let entries = pattern.row_range(row).map(|position| {
+        let HostGradients { q: mut of_q, k: mut of_k, v: mut of_v, vector: of_vector, bias: of_bias } = found;
+        let of_row = |head, row| {
+            pattern.row_range(row).map(move |position| {
                 let column = pattern.col_indices()[position] as usize;
-                let at = Place { head, row, column, position };
-                let (factor, of) = slopes.scores.of_query(at, &one);
-                (factor * slopes.slope(at), of)
-            });
-            add_up(entries, to)
+                Place { head, row, column, position }
+            })
+        };
+        self.each_row(&mut of_q, q, |head, row, to| {
+            let add = |at, sums: &mut [f64]| slopes.scores.add_of_query(at, slopes.slope(at), sums);
+            add_up(of_row(head, row), to, add)
         })?;
         let transposed = forward.transposed;
         let of_column = |head, column| {
@@ -126,17 +130,33 @@ impl HostAttention<'_> {
             })
         };
         self.each_row(&mut of_k, k, |head, column, to| {
-            let of_entry = |at: Place| {
-                let (factor, of) = slopes.scores.of_key(at, &one);
-                (factor * slopes.slope(at), of)
-            };
-            add_up(of_column(head, column).map(of_entry), to)
+            let add = |at, sums: &mut [f64]| slopes.scores.add_of_key(at, slopes.slope(at), sums);
+            add_up(of_column(head, column), to, add)
         })?;
         self.each_row(&mut of_v, v, |head, column, to| {
-            let of_entry =
-                |at: Place| (slopes.kept(at, slopes.weight(at)), slopes.gradients.row(head, at.row));
-            add_up(of_column(head, column).map(of_entry), to)
+            let add = |at: Place, sums: &mut [f64]| {
+                add_row(sums, slopes.kept(at, slopes.weight(at)), slopes.gradients.row(head, at.row));
+            };
+            add_up(of_column(head, column), to, add)
         })?;
+        if let Some(of_vector) = of_vector {
+            // Chunks of rows side by side, added in their order.
+            let chunk = out.rows.div_ceil(VECTOR_CHUNKS).max(1);
+            for (head, to) in of_vector.chunks_mut(q.columns).enumerate() {
+                let of_chunks = (0..VECTOR_CHUNKS).into_par_iter().map(|i| {
+                    let mut sums = try_zeroed::<f64>(q.columns, "the gradient of a vector")?;
+                    let rows = (chunk * i).min(out.rows)..(chunk * (i + 1)).min(out.rows);
+                    for at in rows.flat_map(|row| of_row(head, row)) {
+                        slopes.scores.add_of_vector(at, slopes.slope(at), &mut sums);
+                    }
+                    Ok::<_, OutOfMemory>(sums)
+                });
+                let of_chunks = try_par_collect_ok(of_chunks, "the gradient of a vector by chunks")?;
+                for (column, to) in to.iter_mut().enumerate() {
+                    *to = <f32 as Value>::from_f64(of_chunks.iter().map(|sums| sums[column]).sum());
+                }
+            }
+        }
         if let Some(of_bias) = of_bias {
             let (nnz, shared) = (pattern.nnz(), of_bias.len() == pattern.nnz());
             of_bias.par_iter_mut().enumerate().for_each(|(at, to)| {
@@ -158,15 +178,14 @@ impl HostAttention<'_> {
     }
 }
 
-/// The sum of numbers times rows, rounded once.
-fn add_up<'a, T: Element, R: Element>(
-    entries: impl Iterator<Item = (f64, &'a [T])>,
+/// What `add` adds of each entry, rounded once.
+fn add_up<R: Element>(
+    entries: impl Iterator<Item = Place>,
     to: &mut [R],
+    add: impl Fn(Place, &mut [f64]),
 ) -> Result<(), OutOfMemory> {
     let mut sums = try_zeroed::<f64>(to.len(), "the sums of a row")?;
-    for (factor, row) in entries {
-        sums.iter_mut().zip(row).for_each(|(sum, element)| *sum += factor * element.to_f64());
-    }
+    entries.for_each(|at| add(at, &mut sums));
     to.iter_mut().zip(&sums).for_each(|(to, &sum)| *to = R::from_f64(sum));
     Ok(())
 }

@@ -8,9 +8,10 @@ Two equal edges are an error (`windrow.errors.FormatError`): coalesce them first
 """
 
 from windrow.torch.nn._gat import GATConv
+from windrow.torch.nn._gatv2 import GATv2Conv
 from windrow.torch.nn._gcn import GCNConv
 from windrow.torch.nn._nm import NmLinear
 from windrow.torch.nn._sage import SAGEConv
 from windrow.torch.nn._transformer import TransformerConv
 
-__all__ = ["GATConv", "GCNConv", "NmLinear", "SAGEConv", "TransformerConv"]
+__all__ = ["GATConv", "GATv2Conv", "GCNConv", "NmLinear", "SAGEConv", "TransformerConv"]
