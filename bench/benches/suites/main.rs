@@ -1,4 +1,5 @@
-//! Criterion suites of every family, on any device: SpMM, SDDMM, N:M weights, tensors, plan making, reading files.
+//! Criterion suites of every family, on any device: SpMM, SDDMM, attention, N:M weights, tensors, plan making, reading
+//! files.
 //!
 //! ```console
 //! $ cargo bench -p windrow-bench                                  # the first GPU, or the CPU where there is none
@@ -11,6 +12,7 @@
 //! | --- | --- |
 //! | `spmm/MATRIX` | sparse-dense products: algorithms, precisions and widths; on the CPU beside the crate `sprs` |
 //! | `sddmm/MATRIX` | sampled products: algorithms, precisions and inner dimensions |
+//! | `attention/MATRIX` | attention and its gradients: one head and eight, products and sums, f16 and f32 |
 //! | `nm/SHAPE` | products with N:M weights |
 //! | `tensor/MODE` | MTTKRP and TTM of a made-up tensor |
 //! | `plan/MATRIX` | making plans, from CSR arrays in host memory to arrays on the device |
@@ -24,6 +26,7 @@
 //! `WINDROW_REQUIRE_GPU=1` a device that is no GPU is a failure. Without `--bench`, as `cargo test --benches` starts
 //! it, every case runs once on little matrices.
 
+mod attention;
 mod cases;
 mod matrices;
 mod nm;
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let mut bench = Bench::new(criterion, device);
     spmm::suite(&mut bench);
     sddmm::suite(&mut bench);
+    attention::suite(&mut bench);
     nm::suite(&mut bench);
     tensor::suite(&mut bench);
     plan::suite(&mut bench);

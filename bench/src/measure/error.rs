@@ -4,7 +4,8 @@ use cudarc::driver::DriverError;
 use thiserror::Error;
 use windrow::io::ReadError;
 use windrow::{
-    DeviceError, FormatError, NmError, PlanError, Precision, SddmmError, SpmmError, TensorError, Verification,
+    AttentionError, DeviceError, FormatError, NmError, PlanError, Precision, SddmmError, SpmmError,
+    TensorError, Verification,
 };
 
 /// Why there is no measurement.
@@ -38,6 +39,22 @@ pub enum BenchError {
     /// A product that is not within its error bound, so that its time is worth nothing.
     #[error("the result is wrong, so it has no time: {0}")]
     Wrong(Verification),
+    /// A gradient that is not that of the CPU, so that its time is worth nothing.
+    #[error(
+        "the gradient of {of} is wrong, so it has no time: {found} instead of {want} in row {row}, column {col}"
+    )]
+    Gradient {
+        /// The operand whose gradient it is.
+        of: &'static str,
+        /// Row of the element.
+        row: usize,
+        /// Column of the element.
+        col: usize,
+        /// What was found there.
+        found: f32,
+        /// What the CPU has there.
+        want: f32,
+    },
     /// A probe that did not read what it should have read.
     #[error(
         "{wrong} of {threads} threads of the gather probe have a wrong checksum ({row_bytes}-byte rows from \
@@ -167,7 +184,7 @@ macro_rules! from_products {
     };
 }
 
-from_products!(windrow::Error, PlanError, SpmmError, SddmmError, NmError, TensorError);
+from_products!(windrow::Error, AttentionError, PlanError, SpmmError, SddmmError, NmError, TensorError);
 
 /// An error of the CUDA driver, called directly.
 pub(crate) fn driver_error(call: &'static str, error: DriverError) -> DeviceError {

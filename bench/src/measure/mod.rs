@@ -6,6 +6,7 @@
 //! | [`L2`] | whether the cache is warm or cold when a timed call begins |
 //! | [`random_matrix`], [`poisoned_matrix`] | operands: fresh numbers, and a result that is wrong until it is written |
 //! | [`peers`] | cuSPARSE and cuBLAS, loaded at run time where they are |
+//! | [`AttendedPath`] | a way to attention as text, made ready, run and compared |
 //! | [`DeviceRates`] | the gather roofline: what memory of a device can do |
 //! | [`SweepPath`] | a way to a product as text, and the builder of its plan |
 //! | [`tune()`] | thresholds of a GPU model, from made-up matrices |
@@ -13,6 +14,7 @@
 //!
 //! No time is told for a result that is not within its error bound.
 
+pub(crate) mod attended;
 mod error;
 pub(crate) mod l2;
 pub(crate) mod operands;
@@ -29,6 +31,7 @@ mod tensor;
 pub(crate) mod timing;
 pub(crate) mod tuner;
 
+pub use attended::{Attended, AttendedPath};
 pub use error::BenchError;
 pub use l2::L2;
 pub use operands::{poisoned_matrix, random_matrix};

@@ -18,7 +18,9 @@ use crate::compare;
 use crate::measure::L2;
 use crate::reading;
 use crate::suites::record::Record;
-use crate::suites::{Suite, Tally, ablation, nm, plans, preprocess, run, sddmm, spmm, tensor, tuned};
+use crate::suites::{
+    Suite, Tally, ablation, attention, nm, plans, preprocess, run, sddmm, spmm, tensor, tuned,
+};
 #[cfg(feature = "pictures")]
 use crate::{page, plot};
 pub(crate) use arguments::{CacheArguments, Common, MatrixArguments, progress};
@@ -48,6 +50,7 @@ pub(crate) struct Arguments {
 enum Choice {
     Spmm(spmm::Arguments),
     Sddmm(sddmm::Arguments),
+    Attention(attention::Arguments),
     Nm(nm::Arguments),
     Tensor(tensor::Arguments),
     Ablation(ablation::Arguments),
@@ -139,6 +142,7 @@ pub(crate) fn execute(arguments: &Arguments, talk: &mut dyn Write) -> Result<Exi
     match &arguments.suite {
         Choice::Spmm(arguments) => of_suite(arguments, talk),
         Choice::Sddmm(arguments) => of_suite(arguments, talk),
+        Choice::Attention(arguments) => of_suite(arguments, talk),
         Choice::Nm(arguments) => of_suite(arguments, talk),
         Choice::Tensor(arguments) => of_suite(arguments, talk),
         Choice::Ablation(arguments) => of_suite(arguments, talk),

@@ -98,11 +98,12 @@ fn every_suite_goes_from_files_to_a_summary() {
     let matrix = folder.file("m.mtx");
     let tensor = folder.file("t.tns");
     std::fs::write(&tensor, "1 1 1 2.5\n2 3 1 -1\n2 1 2 4\n").unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (
             &["sddmm", &matrix, "--smoke", "--inners", "5", "--paths", "auto-f32,auto-f16"],
             "2 records, 0 without a right result",
         ),
+        (&["attention", &matrix, "--smoke", "--columns", "5"], "16 records, 0 without a right result"),
         (&["nm", "--smoke", "--shapes", "7x8x9"], "## f32, k-major"),
         (&["tensor", &tensor, "--smoke", "--widths", "3"], "## ttm, mode 0"),
         (&["ablation", &matrix, "--smoke", "--widths", "4", "--runs", "2"], "| m | 4 | overlap | 0 |"),
@@ -171,6 +172,7 @@ fn warm_and_cold_go_from_words_to_a_summary() {
     for (suite, words) in [
         ("spmm", &["--widths", "4", "--paths", "row-split-f32", "--no-peers"][..]),
         ("sddmm", &["--inners", "4", "--paths", "auto-f32"]),
+        ("attention", &["--columns", "4", "--paths", "auto-f32"]),
         ("ablation", &["--widths", "4", "--parts", "bytes"]),
     ] {
         let words = [&[suite, &matrix, "--device", "cpu", "--smoke", "--out", &out], words].concat();
@@ -202,7 +204,7 @@ fn warm_and_cold_go_from_words_to_a_summary() {
 #[test]
 fn each_failure_has_its_code() {
     let exit = |words: &[&str]| failure(words).exit;
-    for suite in ["spmm", "sddmm", "tensor", "ablation", "preprocess", "plans", "tuned"] {
+    for suite in ["spmm", "sddmm", "attention", "tensor", "ablation", "preprocess", "plans", "tuned"] {
         assert_eq!(exit(&[suite, "--device", "cpu"]), Exit::Usage, "{suite}");
         assert_eq!(exit(&[suite, "--summarise"]), Exit::Usage, "{suite}");
         assert_eq!(exit(&[suite, "--summarise", "no-such-file"]), Exit::File, "{suite}");

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Case, Reading, Time};
 use crate::measure::L2;
 use crate::suites::ablation::facts::{AblationFacts, Measurement, OtherFacts, PartFacts};
+use crate::suites::attention::AttendedFacts;
 use crate::suites::facts::{DeviceFacts, MatrixFacts, PeerFacts, TimeFacts};
 use crate::suites::nm::NmFacts;
 use crate::suites::plans::PlansFacts;
@@ -60,6 +61,7 @@ pub(super) fn read(line: &str) -> Result<Told, String> {
     match suite.as_str() {
         "spmm" => of::<SpmmFacts>(value),
         "sddmm" => of::<SampledFacts>(value),
+        "attention" => of::<AttendedFacts>(value),
         "nm" => of::<NmFacts>(value),
         "tensor" => of::<TensorFacts>(value),
         "ablation" => of::<PartFacts<AblationFacts>>(value),
@@ -176,6 +178,17 @@ impl Facts for SampledFacts {
 
     fn options(&self) -> Vec<(&'static str, String)> {
         vec![("--inners", self.inner.to_string()), ("--paths", self.path.clone())]
+    }
+}
+
+impl Facts for AttendedFacts {
+    fn readings(record: &Record<Self>) -> Vec<Reading> {
+        let facts = &record.facts;
+        vec![untimed(record, "attention", &facts.matrix, facts.columns, &facts.path).with_time(record.time)]
+    }
+
+    fn options(&self) -> Vec<(&'static str, String)> {
+        vec![("--columns", self.columns.to_string()), ("--paths", self.path.clone())]
     }
 }
 

@@ -5,6 +5,7 @@
 //! summaries) is a [`Command`](crate::program::Command).
 
 pub(crate) mod ablation;
+pub(crate) mod attention;
 #[cfg(feature = "sprs")]
 mod beside_cpu;
 mod compare;
@@ -128,7 +129,7 @@ impl Tally {
     /// Counts what ended a case.
     pub(crate) fn count(&mut self, error: &BenchError) {
         match error {
-            BenchError::Wrong(_) => self.wrong += 1,
+            BenchError::Wrong(_) | BenchError::Gradient { .. } => self.wrong += 1,
             BenchError::Unreadable(_) => self.unreadable += 1,
             _ => self.errors += 1,
         }
