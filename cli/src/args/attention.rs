@@ -38,7 +38,8 @@ pub(crate) struct AttentionArgs {
     #[arg(long, value_name = "SLOPE", num_args = 0..=1, default_missing_value = "0.2", allow_negative_numbers = true)]
     pub(crate) additive: Option<f32>,
 
-    /// Scores as in GATv2: a vector times the sum of two rows, whose elements below zero are multiplied by this slope.
+    /// Scores as in the second version of these networks: a vector times the sum of two rows, whose elements below zero
+    /// are multiplied by this slope.
     #[arg(
         long, value_name = "SLOPE", num_args = 0..=1, default_missing_value = "0.2", allow_negative_numbers = true,
         conflicts_with = "additive"
