@@ -73,7 +73,7 @@ pub(crate) struct Case {
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
     pub(crate) v: Vec<f32>,
-    /// Of all heads, of scores of GATv2.
+    /// Of all heads, of scores of `GATv2`.
     pub(crate) vector: Option<Vec<f32>>,
     pub(crate) bias: Option<Vec<f32>>,
 }
@@ -114,7 +114,7 @@ impl Case {
         }
     }
 
-    /// With scores of GATv2.
+    /// With scores of `GATv2`.
     pub(crate) fn gatv2(mut self, negative_slope: f32) -> Self {
         let mut rng = SplitMix64::new(45);
         self.scores = AttentionScores::Gatv2 { negative_slope };
@@ -239,7 +239,7 @@ impl Case {
         [score, if score.is_finite() { off } else { 0.0 }, slope]
     }
 
-    /// What the rectifier of scores of GATv2 makes of a sum, and its slope there.
+    /// What the rectifier of scores of `GATv2` makes of a sum, and its slope there.
     pub(crate) fn rectified(&self, sum: f64) -> [f64; 2] {
         let AttentionScores::Gatv2 { negative_slope } = self.scores else { panic!("no scores of GATv2") };
         let slope = if sum > 0.0 { 1.0 } else { f64::from(negative_slope) };

@@ -1,4 +1,4 @@
-//! Attention by scores of GATv2 and its gradients, on every device, against f64 models.
+//! Attention by scores of `GATv2` and its gradients, on every device, against f64 models.
 
 use windrow::{
     AttentionAlgorithm, AttentionBackward, AttentionError, AttentionGradients, AttentionOperands,

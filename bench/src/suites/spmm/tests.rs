@@ -6,6 +6,7 @@ use windrow::{Csr, EmulatorSchedule, Precision};
 
 use super::table::Table;
 use super::*;
+use crate::measure::Timing;
 use crate::measure::l2::{Cache, L2Facts};
 use crate::suites::Tally;
 use crate::suites::record::{SCHEMA, revision};
