@@ -199,11 +199,21 @@ def test_attention_in_a_cuda_graph(device, prepared):
 
 def dense_additive_attention(rowptr, col, of_row, of_column, v, of_entry, slope):
     """The same of dense matrices, for operands with heads, in f64."""
-    rows = torch.repeat_interleave(torch.arange(of_row.shape[0], device=v.device), rowptr.long().diff())
+    rows = rows_of_entries(rowptr)
     sums = (of_row[rows] + of_column[col.long()]).t()
     scores = torch.nn.functional.leaky_relu(sums if of_entry is None else sums + of_entry, slope)
-    there = torch.full((v.shape[1], of_row.shape[0], v.shape[0]), -math.inf, dtype=torch.float64, device=v.device)
-    there = there.index_put((torch.arange(v.shape[1], device=v.device)[:, None], rows, col.long()), scores)
+    return dense_sums(rowptr, col, scores, v)
+
+
+def rows_of_entries(rowptr):
+    return torch.repeat_interleave(torch.arange(rowptr.numel() - 1, device=rowptr.device), rowptr.long().diff())
+
+
+def dense_sums(rowptr, col, scores, v):
+    """Sums of V by the softmax of scores `(heads, nnz)` over the entries of each row."""
+    heads = torch.arange(v.shape[1], device=v.device)[:, None]
+    there = torch.full((v.shape[1], rowptr.numel() - 1, v.shape[0]), -math.inf, dtype=torch.float64, device=v.device)
+    there = there.index_put((heads, rows_of_entries(rowptr), col.long()), scores)
     weights = torch.softmax(there, -1).nan_to_num(0.0)  # of rows without entries
     return torch.einsum("hmn,nhe->mhe", weights, v)
 
@@ -259,14 +269,9 @@ def test_additive_attention_of_one_head_and_what_it_refuses(device):
 
 def dense_gatv2_attention(rowptr, col, q, k, v, vector, bias, slope):
     """The same by scores of GATv2."""
-    rows = torch.repeat_interleave(torch.arange(q.shape[0], device=v.device), rowptr.long().diff())
-    sums = torch.nn.functional.leaky_relu(q[rows] + k[col.long()], slope)
+    sums = torch.nn.functional.leaky_relu(q[rows_of_entries(rowptr)] + k[col.long()], slope)
     scores = (sums * vector).sum(-1).t()
-    scores = scores if bias is None else scores + bias
-    there = torch.full((v.shape[1], q.shape[0], v.shape[0]), -math.inf, dtype=torch.float64, device=v.device)
-    there = there.index_put((torch.arange(v.shape[1], device=v.device)[:, None], rows, col.long()), scores)
-    weights = torch.softmax(there, -1).nan_to_num(0.0)  # of rows without entries
-    return torch.einsum("hmn,nhe->mhe", weights, v)
+    return dense_sums(rowptr, col, scores if bias is None else scores + bias, v)
 
 
 @DEVICES

@@ -6,12 +6,10 @@ use windrow::{
 };
 
 use crate::attention_case::{
-    Case, Scores, check, kind, lengths, long_rows, no_entries, no_rows, on_device, shared,
+    Case, Scores, check_all, lengths, long_rows, no_entries, no_rows, on_device, shared,
 };
 use crate::attention_gradient;
-use crate::common::{by_turns, devices, report_missing_gpu};
-
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::F16, Precision::Bf16];
+use crate::common::{devices, report_missing_gpu};
 
 /// With heads and columns of `V` in all widths, aligned and not, and rows that are cut.
 fn cases() -> Vec<Case> {
@@ -40,26 +38,12 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn every_width_and_alignment() {
-    for precision in PRECISIONS {
-        let (cases, kind) = (cases(), kind(AttentionAlgorithm::Auto, None, precision));
-        by_turns(&format!("additive attention, {precision}"), cases.len(), |device, turn, ran| {
-            let case = &cases[turn];
-            let (comparison, entry) = check(device, kind, case);
-            let aligned = case.value_columns.is_multiple_of(if precision == Precision::F32 { 4 } else { 8 });
-            ran.note(device, turn, (!entry.is_empty()).then_some((entry, aligned)));
-            comparison
-        });
-    }
+    check_all("additive attention", &cases());
 }
 
 #[test]
 fn gradients_of_every_width_and_alignment() {
-    for precision in PRECISIONS {
-        let (cases, kind) = (cases(), kind(AttentionAlgorithm::Auto, None, precision));
-        by_turns(&format!("gradients of additive attention, {precision}"), cases.len(), |device, turn, _| {
-            attention_gradient::check(device, kind, &cases[turn])
-        });
-    }
+    attention_gradient::check_all("gradients of additive attention", &cases());
 }
 
 #[test]

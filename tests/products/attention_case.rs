@@ -7,7 +7,7 @@ use windrow::{
 };
 use windrow_testkit::{Comparison, Pattern, SplitMix64, UNIT_FMA, UNIT_MMA, Values};
 
-use crate::common::kernel_devices;
+use crate::common::{by_turns, kernel_devices};
 
 /// A kind of plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -372,6 +372,26 @@ pub(crate) fn check(device: &Device, kind: Kind, case: &Case) -> (Comparison, &'
         );
     }
     (comparison, plan.report().entry)
+}
+
+/// Every precision that attention has.
+pub(crate) const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::F16, Precision::Bf16];
+
+/// Compares cases in every precision, by the algorithm that is chosen for them, on every device.
+pub(crate) fn check_all(what: &str, cases: &[Case]) {
+    for precision in PRECISIONS {
+        let kind = kind(AttentionAlgorithm::Auto, None, precision);
+        by_turns(&format!("{what}, {precision}"), cases.len(), |device, turn, ran| {
+            let case = &cases[turn];
+            let (comparison, entry) = check(device, kind, case);
+            let aligned = match precision {
+                Precision::F32 => case.is_aligned::<f32>(),
+                _ => case.is_aligned::<f16>(),
+            };
+            ran.note(device, turn, (!entry.is_empty()).then_some((entry, aligned)));
+            comparison
+        });
+    }
 }
 
 /// Rows of every length around what steps, windows and blocks take.

@@ -1,17 +1,15 @@
 //! Attention by scores of `GATv2` and its gradients, on every device, against f64 models.
 
 use windrow::{
-    AttentionAlgorithm, AttentionBackward, AttentionError, AttentionGradients, AttentionOperands,
-    DeviceBuffer, GraphAttention, PlanError, Precision,
+    AttentionBackward, AttentionError, AttentionGradients, AttentionOperands, DeviceBuffer, GraphAttention,
+    PlanError,
 };
 
 use crate::attention_case::{
-    Case, Scores, check, kind, lengths, long_rows, no_entries, no_rows, on_device, shared,
+    Case, Scores, check_all, lengths, long_rows, no_entries, no_rows, on_device, shared,
 };
 use crate::attention_gradient;
-use crate::common::{by_turns, devices, report_missing_gpu};
-
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::F16, Precision::Bf16];
+use crate::common::{devices, report_missing_gpu};
 
 /// With heads and columns in all widths, aligned and not, and rows that are cut.
 fn cases() -> Vec<Case> {
@@ -40,27 +38,12 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn every_width_and_alignment() {
-    for precision in PRECISIONS {
-        let (cases, kind) = (cases(), kind(AttentionAlgorithm::Auto, None, precision));
-        by_turns(&format!("attention of GATv2, {precision}"), cases.len(), |device, turn, ran| {
-            let case = &cases[turn];
-            let (comparison, entry) = check(device, kind, case);
-            let vector = if precision == Precision::F32 { 4 } else { 8 };
-            let aligned = case.columns.is_multiple_of(vector) && case.value_columns.is_multiple_of(vector);
-            ran.note(device, turn, (!entry.is_empty()).then_some((entry, aligned)));
-            comparison
-        });
-    }
+    check_all("attention of GATv2", &cases());
 }
 
 #[test]
 fn gradients_of_every_width_and_alignment() {
-    for precision in PRECISIONS {
-        let (cases, kind) = (cases(), kind(AttentionAlgorithm::Auto, None, precision));
-        by_turns(&format!("gradients of attention of GATv2, {precision}"), cases.len(), |device, turn, _| {
-            attention_gradient::check(device, kind, &cases[turn])
-        });
-    }
+    attention_gradient::check_all("gradients of attention of GATv2", &cases());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use windrow::{
 use windrow_testkit::{Comparison, SplitMix64, UNIT_FMA, UNIT_MMA};
 
 use crate::attention_case::{
-    Case, Kind, Scores, kind, lengths, long_rows, no_entries, no_rows, on_device, shared,
+    Case, Kind, PRECISIONS, Scores, kind, lengths, long_rows, no_entries, no_rows, on_device, shared,
 };
 use crate::common::{by_turns, devices, report_missing_gpu};
 
@@ -201,6 +201,16 @@ pub(crate) fn check(device: &Device, kind: Kind, case: &Case) -> Comparison {
     comparison
 }
 
+/// Compares the gradients of cases in every precision, by the algorithm that is chosen for them, on every device.
+pub(crate) fn check_all(what: &str, cases: &[Case]) {
+    for precision in PRECISIONS {
+        let kind = kind(AttentionAlgorithm::Auto, None, precision);
+        by_turns(&format!("{what}, {precision}"), cases.len(), |device, turn, _| {
+            check(device, kind, &cases[turn])
+        });
+    }
+}
+
 fn kinds() -> Vec<Kind> {
     let mut kinds = vec![kind(AttentionAlgorithm::Auto, None, Precision::F32)];
     for precision in [Precision::F16, Precision::Bf16] {
@@ -252,11 +262,7 @@ fn gradients_of_any_alignment_and_long_columns() {
         Case::new("long rows", &long_rows(), [1, 7, 9], Scores::Reals),
         long_columns,
     ];
-    for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
-        by_turns(&format!("gradients of any alignment, {precision}"), cases.len(), |device, turn, _| {
-            check(device, kind(AttentionAlgorithm::Auto, None, precision), &cases[turn])
-        });
-    }
+    check_all("gradients of any alignment", &cases);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::row_lists::warp_rows_log2;
 const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 /// Widths of those of other scores than products that read vectors.
 const RECTIFIED_WIDTHS: [u32; 3] = [32, 64, 256];
-/// Columns of walks that are as quick as narrower ones.
+/// Columns up to which heads are walked together however few rows there are: lanes would have nothing to do without.
 const IDLE_COLUMNS: u32 = 64;
 /// Warps that a multiprocessor has at work, about.
 pub(super) const WARPS_AT_WORK: u32 = 16;
@@ -47,7 +47,6 @@ fn width_by_rows(scores: ScoreKind, vectors: bool, columns: u32) -> u32 {
 /// A kernel that walks rows, and what it does of the heads.
 #[derive(Clone, Copy)]
 struct RowKernel {
-    vectors: bool,
     width: u32,
     heads: WalkHeads,
 }
@@ -129,18 +128,17 @@ impl GpuAttention {
     /// walks would not be enough for all multiprocessors, unless lanes of the narrowest kernels are idle without.
     fn row_kernel(&self, vectors: bool, apart: bool) -> RowKernel {
         let scores = self.scores.kind();
-        let single = RowKernel {
-            vectors,
-            width: width_by_rows(scores, vectors, self.columns()),
-            heads: WalkHeads::ONE,
-        };
+        let width = width_by_rows(scores, vectors, self.columns());
+        let single = RowKernel { width, heads: WalkHeads::ONE };
         let (columns, vector) = (self.value_columns, 16 / self.dtype.bytes());
         let is_alike = scores == ScoreKind::Additive || self.score_columns == columns;
         let has_lanes = columns.is_multiple_of(vector) && (columns / vector).is_power_of_two();
         if apart || !vectors || self.layout != HeadLayout::Columns || !is_alike || !has_lanes {
             return single;
         }
-        // Of lanes with a vector each; wider ones of f32 are no quicker.
+        // Of lanes with a vector each. Two heads of 64 columns in f32 would be quicker forward where rows are short, by
+        // up to 16 % (cage11), and slower where they are long, by 7 to 9 % (ogbl-ddi, bundle1): so it was when a branch
+        // was in each product.
         let most = if vector == 4 { 64 } else { 256 };
         let fills = |count: u32| {
             count * columns <= IDLE_COLUMNS
@@ -154,7 +152,6 @@ impl GpuAttention {
             return single;
         }
         RowKernel {
-            vectors,
             width: width_by_rows(scores, vectors, count * columns),
             heads: WalkHeads { count_log2: count.ilog2(), columns_log2: columns.ilog2() },
         }
@@ -168,7 +165,7 @@ impl GpuAttention {
             AttentionAlgorithm::Rows => {
                 // Products of 16 bits are on Tensor Cores, if operands are aligned.
                 let vectors = aligned && (scores != ScoreKind::DotProduct || dtype == Dtype::F32);
-                let RowKernel { width, heads, .. } = self.row_kernel(vectors, false);
+                let RowKernel { width, heads } = self.row_kernel(vectors, false);
                 (Variant::AttentionRows { scores, dtype, vectors, width }, width, heads)
             }
             _ if aligned => {
@@ -204,7 +201,7 @@ impl GpuAttention {
         let of = |windows: &GpuWindows| match windows.algorithm {
             AttentionAlgorithm::Rows => {
                 let of_kernel = |vectors| {
-                    let RowKernel { width, heads, .. } = self.row_kernel(vectors, false);
+                    let RowKernel { width, heads } = self.row_kernel(vectors, false);
                     bytes(windows, width, heads)
                 };
                 of_kernel(false).max(of_kernel(true))

@@ -116,9 +116,9 @@ impl AttentionPlan {
             Precision::F32 | Precision::Tf32 | Precision::F64 => 0.0,
         };
         let reference = Reference {
-            q: heads_of(of_q, multiplied(options.score_precision(), *q)?, options),
-            k: heads_of(of_k, multiplied(options.score_precision(), *k)?, options),
-            v: heads_of(of_v, multiplied(options.precision, *v)?, options),
+            q: Heads { elements: multiplied(options.score_precision(), *q)?, extent: of_q, options },
+            k: Heads { elements: multiplied(options.score_precision(), *k)?, extent: of_k, options },
+            v: Heads { elements: multiplied(options.precision, *v)?, extent: of_v, options },
             scores: options.scores,
             vector: on_host(vector)?,
             bias: on_host(bias)?,
@@ -129,7 +129,7 @@ impl AttentionPlan {
         };
         check_device(of_out.name, out.device(), &self.device)?;
         of_out.check(options, (out.rows(), out.cols()))?;
-        let out = heads_of(of_out, multiplied(O::PRECISION, out)?, options);
+        let out = Heads { elements: multiplied(O::PRECISION, out)?, extent: of_out, options };
         let part = |part: usize| {
             let (head, row) = (part / rows, part % rows);
             let got = out.row(head, row);
@@ -156,10 +156,6 @@ impl AttentionPlan {
         };
         Ok(all_parts(options.heads * rows, &part)?)
     }
-}
-
-fn heads_of(extent: Extent, elements: Vec<f64>, options: &AttentionOptions) -> Heads<'_> {
-    Heads { elements, extent, options }
 }
 
 impl Reference<'_> {

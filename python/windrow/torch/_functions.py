@@ -19,8 +19,8 @@ def spmm(a: Matrix, x: torch.Tensor, reduce: str = "sum", message: Optional[str]
 
     `A` is a `torch.sparse_csr` tensor, `(rowptr, col)`, `(rowptr, col, value)`, a `torch_geometric.EdgeIndex`, or a
     `windrow.torch.Csr`; columns ascend in each row, none twice. Without values all entries are 1; for X with heads
-    they are `(heads, nnz)`. `reduce` is "sum" or "mean", which divides by the number of entries of the row, or "max" or
-    "min", of each column (a row without entries gives 0, a NaN wins). What of each entry is reduced is `message`:
+    they are `(heads, nnz)`. `reduce` is "sum" or "mean", in which each entry counts one over the entries of its
+    row, rounded as values are, or "max" or "min", of each column (a row without entries gives 0, a NaN wins). What of each entry is reduced is `message`:
     "mul", the value times the row of X, or "add", their sum, or "copy", the row; "mul" unless told, "copy" without
     values. X is f32, f64, f16 or bf16, values the same or f32; sums are in f32 (f64 for f64), the result
     has X's type. Values and X get gradients: `Aᵀ·dY`, and the products of rows of dY and X at A's entries. Under
@@ -86,9 +86,12 @@ def _multiplied_in(x):
 
 
 def _has_hubs(rowptr):
-    if torch.compiler.is_compiling() or capturing(rowptr.device):
+    if torch.compiler.is_compiling():
         return True  # nothing can be looked at
-    return _shares.get(rowptr, "hubs", lambda: bool((rowptr.diff() > _MOST_OF_F16).any()))
+    # Nor in a capture, unless it was before.
+    return _shares.get(
+        rowptr, "hubs", lambda: capturing(rowptr.device) or bool((rowptr.diff() > _MOST_OF_F16).any())
+    )
 
 
 def _aggregate(rowptr, col, value, x, reduce, message):

@@ -17,8 +17,9 @@ use tally::Tally;
 /// One step: its name and what it does.
 type Step = (&'static str, fn(&Workspace, &mut Tally) -> Result<()>);
 
-/// In the order in which a failure is cheapest to learn.
-const STEPS: &[Step] = &[
+/// In the order in which a failure is cheapest to learn. The kernels are compiled beside them: each of both leaves a
+/// core idle now and then.
+const FIRST: &[Step] = &[
     ("fmt", |workspace, _| cargo(workspace, &["fmt", "--all", "--check"])),
     ("tidy", |workspace, _| tidy::run(workspace)),
     ("clippy", |workspace, _| {
@@ -26,42 +27,42 @@ const STEPS: &[Step] = &[
     }),
     ("doc", |workspace, _| doc(workspace)),
     ("test --no-run", |workspace, _| cargo(workspace, &["test", "--workspace", "--no-run"])),
-    (KERNELS_DONE, |_, _| Ok(())),
-    ("deny", deny),
-    ("test", test),
-    ("python", python::run),
-    ("page", page::run),
 ];
 
-/// The kernels are compiled beside the steps up to this one: each of both leaves a core idle now and then.
-const KERNELS_DONE: &str = "kernels, the rest";
-/// What is done beside, each a command of this program.
+/// What is done beside them, each a command of this program.
 const KERNELS: &[(&str, &[&str])] =
     &[("build-ptx --check", &["build-ptx", "--check"]), ("check-ptx", &["check-ptx"])];
 
+/// What comes when both are done.
+const THEN: &[Step] = &[("deny", deny), ("test", test), ("python", python::run), ("page", page::run)];
+
 /// Runs every step and stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let mut times = Vec::new();
-    let mut tally = Tally::default();
-    let mut kernels = Some(Beside::start(workspace, KERNELS)?);
-    for (name, step) in STEPS {
+    let (mut times, mut tally) = (Vec::new(), Tally::default());
+    let kernels = Beside::start(workspace, KERNELS)?;
+    let first = steps(workspace, FIRST, (&mut times, &mut tally));
+    // Also behind a failure: nothing goes on alone.
+    let kernels = kernels.finish(&mut times);
+    let outcome = first.and(kernels).and_then(|()| steps(workspace, THEN, (&mut times, &mut tally)));
+    summary(&times);
+    outcome?;
+    println!("{tally}");
+    Ok(())
+}
+
+/// Runs steps up to the first that fails, and notes their times.
+fn steps(
+    workspace: &Workspace,
+    steps: &[Step],
+    (times, tally): (&mut Vec<(&'static str, f64)>, &mut Tally),
+) -> Result<()> {
+    for (name, step) in steps {
         eprintln!("\n== {name}");
         let started = Instant::now();
-        let outcome = match kernels.take_if(|_| *name == KERNELS_DONE) {
-            Some(kernels) => kernels.finish(&mut times),
-            None => step(workspace, &mut tally),
-        };
+        let outcome = step(workspace, tally);
         times.push((*name, started.elapsed().as_secs_f64()));
-        if let Err(failure) = outcome {
-            if let Some(Err(other)) = kernels.map(|kernels| kernels.finish(&mut times)) {
-                eprintln!("{other}");
-            }
-            summary(&times);
-            return Err(Failure::new(format!("{name}: {failure}")));
-        }
+        outcome.map_err(|failure| Failure::new(format!("{name}: {failure}")))?;
     }
-    summary(&times);
-    println!("{tally}");
     Ok(())
 }
 

@@ -81,8 +81,9 @@ impl GradientOperands {
     }
 }
 
-/// Whether operands are aligned to vectors, and whether heads are walked apart: all that passes may be for.
-const KINDS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
+/// Whether operands are aligned to vectors, and whether heads are walked apart, as they are without vectors: all that
+/// passes may be for.
+const KINDS: [[bool; 2]; 3] = [[false, true], [true, false], [true, true]];
 
 /// One pass, over rows or over columns.
 struct Pass<'a> {
@@ -103,8 +104,8 @@ impl GpuAttention {
     fn passes(&self, aligned: bool, apart: bool) -> Result<[Pass<'_>; 2], DeviceError> {
         let pass = |windows, over_columns| -> Result<_, DeviceError> {
             let (scores, dtype) = (self.scores.kind(), self.dtype);
-            let RowKernel { vectors, width, heads } = self.row_kernel(aligned, apart);
-            let variant = Variant::AttentionGradient { over_columns, scores, dtype, vectors, width };
+            let RowKernel { width, heads } = self.row_kernel(aligned, apart);
+            let variant = Variant::AttentionGradient { over_columns, scores, dtype, vectors: aligned, width };
             let missing = DeviceError::MissingEntry { name: "attention_gradient" };
             let entry = windrow_kernels::entry(variant).ok_or(missing)?;
             let results = gradient_results(over_columns, scores);

@@ -72,6 +72,14 @@ class Glorot(nn.Linear):
             nn.init.zeros_(self.bias)
 
 
+def of_heads(layer, out, res):
+    """What a layer makes of `(n, heads, channels)`, side by side or their mean, with what it adds."""
+    out = out.flatten(1) if layer.concat else out.mean(dim=1)
+    if res is not None:
+        out = out + res
+    return out if layer.bias is None else out + layer.bias
+
+
 class Conv(nn.Module):
     def __init__(self, aggr="add", *, flow="source_to_target", node_dim=-2, **kwargs):
         super().__init__()

@@ -19,6 +19,7 @@ from windrow.torch.nn._conv import (
     glorot,
     graph_for,
     in_single,
+    of_heads,
     pair_of,
 )
 
@@ -59,11 +60,7 @@ def gat_forward(
     else:
         dropout = self.dropout if self.training else 0.0
         out = graph.attend_additively(numbers, source, of_edges, self.negative_slope, dropout)
-    out = out.reshape(-1, heads * channels) if self.concat else out.mean(dim=1)
-    if res is not None:
-        out = out + res
-    if self.bias is not None:
-        out = out + self.bias
+    out = of_heads(self, out, res)
     if return_attention_weights:
         return out, graph.attention(alpha)
     return out

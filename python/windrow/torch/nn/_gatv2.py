@@ -11,7 +11,18 @@ from windrow.torch._attention import MOST_FEATURES, gatv2_attention, gatv2_weigh
 from windrow.torch._csr import Matrix
 from windrow.torch._device import capturing
 from windrow.torch._graph import graph_of
-from windrow.torch.nn._conv import Attended, Conv, Features, Glorot, channels_of, edges_in, glorot, in_single, pair_of
+from windrow.torch.nn._conv import (
+    Attended,
+    Conv,
+    Features,
+    Glorot,
+    channels_of,
+    edges_in,
+    glorot,
+    in_single,
+    of_heads,
+    pair_of,
+)
 
 
 def gatv2_forward(
@@ -35,11 +46,7 @@ def gatv2_forward(
     target = source if shares else self.lin_r(pair[1]).view(-1, heads, channels)
     out = _attend(self, edge_index, source, target, bool(return_attention_weights))
     out, attended = out if return_attention_weights else (out, None)
-    out = out.reshape(-1, heads * channels) if self.concat else out.mean(dim=1)
-    if res is not None:
-        out = out + res
-    if self.bias is not None:
-        out = out + self.bias
+    out = of_heads(self, out, res)
     return (out, attended) if return_attention_weights else out
 
 
