@@ -325,11 +325,11 @@ pub(crate) fn learn<M: Model>(
 
 #[test]
 fn five_layers_learn() {
-    let graph = communities(1200, 40, 12);
+    let graph = communities(600, 40, 12);
     let task = Task::new(&graph, TaskOptions { width: 16, classes: 6, noise: 2.0, seed: 5 }).unwrap();
-    assert!((600..840).contains(&task.trained_count()), "three of five");
+    assert!((300..420).contains(&task.trained_count()), "three of five");
     let of_class = |k: u32| task.labels.iter().filter(|&&label| label == k).count();
-    assert!((0..6).all(|k| of_class(k) == 200), "classes of equal size");
+    assert!((0..6).all(|k| of_class(k) == 100), "classes of equal size");
     let mut tested = vec![Device::cpu()];
     tested.extend(gpu());
     for device in tested {
