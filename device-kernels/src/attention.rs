@@ -16,7 +16,8 @@
 //! | [`AttentionWindows`] | f16 and bf16, Tensor Cores | windows of 4 or 8 rows |
 //! | [`AttentionRows`] | f32, operands of any alignment, and scores that are no products, CUDA cores | one or several at a time |
 //! | [`AttentionJoin`] | windows that were cut | those |
-//! | [`AttentionGradient`] | gradients in any precision, CUDA cores | rows, and then columns |
+//! | [`AttentionGradientWindows`] | gradients in f16 and bf16, Tensor Cores | windows of 8 rows, and then of 8 columns |
+//! | [`AttentionGradient`] | the same cases as the kernel of rows, CUDA cores | rows, and then columns |
 //! | [`AttentionGradientJoin`] | rows and columns that were cut | those |
 //!
 //! A *window* is 1, 4 or 8 successive rows, and its entries are one after the other; what a warp works on. A window of
@@ -32,6 +33,7 @@ mod operands;
 mod rows;
 mod scores;
 mod sums;
+mod tiles;
 mod window;
 
 use bytemuck::{Pod, Zeroable};
@@ -40,7 +42,8 @@ use windrow_simt::{GlobalPtr, Simt};
 pub use self::forward::AttentionWindows;
 pub use self::gradient::{
     AttentionGradient, AttentionGradientJoin, AttentionGradientJoinParams, AttentionGradientParams,
-    GradientPass, OverColumns, OverRows, RowTerms, SumsTo, gradient_partial_floats, gradient_results,
+    AttentionGradientWindows, GradientPass, OverColumns, OverRows, RowTerms, SumsTo, gradient_partial_floats,
+    gradient_results,
 };
 pub use self::join::{AttentionJoin, AttentionJoinParams};
 pub use self::operands::{DroppedWeights, EntryBias, HeadMatrix, WalkHeads};

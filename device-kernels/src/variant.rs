@@ -136,6 +136,15 @@ pub enum Variant {
         /// Most columns of the dense operands.
         width: u32,
     },
+    /// [`crate::attention::AttentionGradientWindows`]: the gradients of attention on Tensor Cores.
+    AttentionGradientWindows {
+        /// Whether it walks columns.
+        over_columns: bool,
+        /// Type of the operands.
+        dtype: Dtype,
+        /// Most columns of the dense operands.
+        width: u32,
+    },
     /// [`crate::attention::AttentionGradientJoin`]: rows and columns whose entries several blocks have shared.
     AttentionGradientJoin,
     /// [`crate::aggregate::Aggregate`]: reductions over rows, and their gradients over columns.

@@ -104,6 +104,11 @@ impl Transposed {
         Ok(Self { offsets, rows, positions: try_copy(positions.new_to_old(), "positions of entries")? })
     }
 
+    /// Where each column begins, and the last ends.
+    pub(crate) fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
     /// The entries of a column.
     pub(crate) fn range(&self, column: usize) -> std::ops::Range<usize> {
         index(self.offsets[column])..index(self.offsets[column + 1])

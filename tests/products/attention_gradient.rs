@@ -187,6 +187,10 @@ pub(crate) fn check(device: &Device, kind: Kind, case: &Case) -> Comparison {
         assert_eq!(got.len(), want.len());
         comparison.elements += want.len();
         for (i, ((&got, &want), &bound)) in got.iter().zip(want).zip(bounds).enumerate() {
+            if !want.is_finite() {
+                comparison.failures += usize::from(got.is_finite());
+                continue;
+            }
             let off = (f64::from(got) - want).abs();
             let ratio = if off == 0.0 { 0.0 } else { off / (bound + 1e-30) };
             let ratio = if ratio.is_nan() { f64::INFINITY } else { ratio };
@@ -263,6 +267,32 @@ fn gradients_of_any_alignment_and_long_columns() {
         long_columns,
     ];
     check_all("gradients of any alignment", &cases);
+}
+
+/// What is not finite reaches the rows and columns that have an entry with it, and no others: not those of its window.
+#[test]
+fn gradients_of_operands_that_are_not_finite() {
+    let mut cases = Vec::new();
+    for (name, a) in [("lengths", lengths()), ("long rows", long_rows())] {
+        for of in 0..3 {
+            let mut case = Case::new(name, &a, [2, 40, 32], Scores::Reals);
+            // The row of three entries, and the first column of it.
+            let row = (0..a.rows()).find(|&row| a.row_len(row) == 3).unwrap();
+            let column = a.col_indices()[a.row_range(row).start] as usize;
+            let at = match of {
+                0 => case.at((a.rows(), case.columns), 1, row, 7),
+                1 => case.at((a.cols(), case.columns), 1, column, 7),
+                _ => case.at((a.cols(), case.value_columns), 1, column, 7),
+            };
+            *element(&mut case, of, at) = if of == 1 { f32::NAN } else { f32::INFINITY };
+            let [want, _] = model::<f16>(&case, UNIT_MMA);
+            let spoilt = want.iter().flatten().filter(|want| !want.is_finite()).count();
+            let all: usize = want.iter().map(Vec::len).sum();
+            assert!(spoilt > 0 && 2 * spoilt < all, "{name}, {of}: {spoilt} of {all}");
+            cases.push(case);
+        }
+    }
+    check_all("gradients of operands that are not finite", &cases);
 }
 
 #[test]
@@ -431,4 +461,32 @@ fn what_gradients_refuse() {
         assert!(matches!(error, AttentionError::Plan(PlanError::ValueCount { .. })), "{error}");
     }
     report_missing_gpu("refusals of gradients", 1);
+}
+
+#[test]
+fn tensor_cores_are_taken_where_they_serve() {
+    let device = Device::emulator(windrow::EmulatorSchedule::InOrder);
+    let a = lengths();
+    let names = |columns, precision, algorithm, biased| {
+        let builder = GraphAttention::builder(&a).columns(columns).heads(2).precision(precision);
+        let plan = builder.algorithm(algorithm).biased(biased).gradients(true).build(&device).unwrap();
+        plan.report().gradient_entries.clone()
+    };
+    let (auto, rows) = (AttentionAlgorithm::Auto, AttentionAlgorithm::Rows);
+    let [over_rows, over_columns] =
+        ["attention_gradient_rows_bf16_windows_64", "attention_gradient_columns_bf16_windows_64"];
+    for algorithm in [auto, AttentionAlgorithm::Columns] {
+        assert_eq!(names(40, Precision::Bf16, algorithm, false), [over_rows, over_columns]);
+    }
+    for (columns, precision, algorithm, biased) in [
+        (16, Precision::F16, auto, false),
+        (136, Precision::F16, auto, false),
+        (40, Precision::F16, auto, true),
+        (40, Precision::F16, rows, false),
+        (40, Precision::F16, AttentionAlgorithm::Entries, false),
+        (40, Precision::F32, auto, false),
+    ] {
+        let names = names(columns, precision, algorithm, biased);
+        assert!(names.len() == 2 && !names[0].contains("windows"), "{columns}, {precision}: {names:?}");
+    }
 }

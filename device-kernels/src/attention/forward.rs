@@ -17,15 +17,14 @@
 
 mod repair;
 mod scores;
-mod values;
 
 use core::marker::PhantomData;
 
 use windrow_simt::{GlobalPtr, HalfElement, Simt, WARP};
 
-use self::values::Values;
 use super::block::Shares;
 use super::sums::{Softmax, over_entries};
+use super::tiles::{STEP, Tile, TileSums, VECTOR, entry_of_step};
 use super::window::WindowForm;
 use super::{ATTENTION_WARPS, AttentionParams, HeadMatrix};
 use crate::NO_SLOT;
@@ -34,19 +33,14 @@ use crate::kernel::Kernel;
 use crate::unroll::{each, each4};
 use crate::variant::Variant;
 
-/// Entries of a step.
-const STEP: u32 = 16;
 const THREADS: u32 = ATTENTION_WARPS * WARP;
-/// Elements of a vector of 16 bytes.
-const VECTOR: u32 = 8;
 
 /// One instance, for f16 or bf16: what entries are, and 32-column chunks of `Q`, `K` and `V`.
 pub struct AttentionWindows<E, W, const CHUNKS: usize>(PhantomData<(E, W)>);
 
 /// What a warp has of a window.
 struct State<const CHUNKS: usize> {
-    /// Of the chunk's two halves of 16 features: registers of the MMA.
-    sums: [[[f32; 4]; 2]; CHUNKS],
+    sums: TileSums<CHUNKS>,
     /// Of each of the lane's rows.
     rows: [Softmax; 2],
 }
@@ -82,12 +76,8 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
 {
     /// Columns that there is room for.
     pub const WIDTH: u32 = 32 * CHUNKS as u32;
-    /// Bytes of the rows of `V` of a step.
-    const VALUE_BYTES: u32 = STEP * Self::WIDTH * 2;
     /// Where warps leave what they have of a window, in the place of the last rows of `V`.
-    const SHARES: Shares = Shares::new(W::ROWS, Self::WIDTH, 1, Self::VALUE_BYTES);
-    /// Rows of `V` that a warp copies at once, a vector of 16 bytes a lane.
-    const ROWS_AT_ONCE: u32 = WARP / (Self::WIDTH / VECTOR);
+    const SHARES: Shares = Shares::new(W::ROWS, Self::WIDTH, 1, Tile::<E, CHUNKS>::BYTES);
     const VALID: () = {
         assert!(matches!(W::ROWS, 4 | 8), "columns of the MMA are rows of the window, or two for each");
         assert!(CHUNKS.is_power_of_two() && CHUNKS <= 8, "vectors of a row are a power of two");
@@ -216,7 +206,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             let query = Self::keep_query(s, query);
             let keys_start = Self::lane_start(&p.k, place.head, quad);
             let values_at = s.warp() * Self::SHARES.warp_bytes;
-            let values = Values::new::<S, CHUNKS>(s, p, place.head, values_at);
+            let values = Tile::<E, CHUNKS>::new(s, &p.v, place.head, values_at);
             let mut extents = [[0; 2]; 2];
             if !W::SHARED {
                 each::<2>(|i| {
@@ -226,11 +216,13 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                 });
             }
             let mut at = place.begin + place.first;
-            let mut next = if at < place.end { Self::fetch(s, p, at, place.end) } else { 0 };
+            let mut next =
+                if at < place.end { entry_of_step::<S, W>(s, p.entries, at, place.end) } else { 0 };
             while at < place.end {
                 let entry = next;
-                next = Self::fetch(s, p, at + place.stride, place.end);
-                Self::bring_values(s, p, &values, entry);
+                next = entry_of_step::<S, W>(s, p.entries, at + place.stride, place.end);
+                values.bring(s, 0, W::column(entry));
+                s.copy_async_commit();
                 let pair = [s.shuffle(entry, group), s.shuffle(entry, group + 8)];
                 let keys = pair.map(|entry| Self::vectors(s, &p.k, keys_start, W::column(entry), quad));
                 let step = Step { p, place, at, pair, extents };
@@ -238,7 +230,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                 let weights = Self::operands(s, Self::weigh(s, &step, &mut state, scores)); // (16, 8), twice
                 s.copy_async_wait::<0>();
                 s.sync_warp(); // RAW: rows of V arrived -> multiplied
-                Self::multiply(s, values.read_at, &weights, &mut state.sums);
+                values.accumulate(s, 0, (&weights, W::LANE_ROWS == 2), &mut state.sums);
                 s.sync_warp(); // WAR: rows of V multiplied -> replaced
                 at += place.stride;
             }
@@ -263,18 +255,6 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             [s.load_readonly(p.offsets.at(first)), s.load_readonly(p.offsets.at((first + 1).min(p.rows)))]
         };
         [begin.max(place.begin), end.min(place.end)]
-    }
-
-    /// The lane's entry of the step that begins at `at`: behind the last the last again, but of no row.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is an entry before `end`.
-    #[inline(always)]
-    unsafe fn fetch<S: Simt>(s: &S, p: &AttentionParams, at: u32, end: u32) -> u32 {
-        let own = at + s.lane() % STEP;
-        // SAFETY: the caller's promise.
-        let entry = unsafe { s.load_readonly(p.entries.at(own.min(end - 1))) };
-        if own < end { entry } else { W::column(entry) }
     }
 
     /// Where row 0 of a head begins for a lane, whose vector of chunk `i` is elements `32·i + 8·quad..` of a row.

@@ -19,21 +19,35 @@
 //! of its transpose, so that every sum is one warp's and no element is added to by several. Each multiplies the two
 //! rows that it has (`Q` and `dO`, or `K` and `V`) by the two of each entry (`K` and `V`, or `Q` and `dO`). Rows of
 //! many entries are blocks' work as in the forward pass, in pieces that [`AttentionGradientJoin`] adds up.
+//!
+//! Where scores are products of 16-bit elements, [`AttentionGradientWindows`] makes the same passes on Tensor Cores,
+//! over windows of 8 rows or columns whose distinct entries are listed once.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::GlobalPtr;
 
 mod join;
 mod pass;
+mod windows;
 
 pub use self::join::{AttentionGradientJoin, AttentionGradientJoinParams};
 pub use self::pass::{AttentionGradient, GradientPass, OverColumns, OverRows};
+pub use self::windows::AttentionGradientWindows;
 
 use super::{ATTENTION_WARPS, DroppedWeights, EntryBias, HeadMatrix, ScoreKind, WalkHeads};
 
 /// What the pass over rows leaves of a row for the one over columns: what scores are taken relative to, the reciprocal
 /// of the sum of weights, `D`, and a zero.
 pub type RowTerms = [f32; 4];
+
+/// Those of a row whose maximum and sum the forward pass has kept, and whose result and its gradient have the product
+/// `term`.
+#[inline(always)]
+const fn row_terms([max, sum]: [f32; 2], term: f32) -> RowTerms {
+    // Of a row without entries, or all of whose scores are minus infinity, no weight is anything but 0.
+    let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
+    [base, if sum == 0.0 { 0.0 } else { 1.0 / sum }, term, 0.0]
+}
 
 /// Where sums go, multiplied by a factor.
 #[repr(C)]
@@ -60,9 +74,13 @@ pub struct SumsTo {
 /// - `offsets` says where each row (over columns: column) begins among the entries, and the last ends; `entries` has
 ///   the column (over columns: row) of each; fewer than 2³¹ entries;
 /// - `pieces` is as for [`AttentionParams`](super::AttentionParams), of windows of one row;
+/// - for [`AttentionGradientWindows`], `offsets`, `entries` and `pieces` are those of
+///   [`ByColumns<8>`](super::ByColumns), `heads` is [`WalkHeads::ONE`], and there is no bias, no vector and no gradient
+///   of one;
 /// - over rows, `out` is the result of the forward pass, of the type `out_type`, and `states` what it kept; `terms` has
 ///   room for one of each head and row, heads slowest. Over columns, `terms` has what the pass over rows left;
-/// - `partial` has [`gradient_partial_floats`] numbers for each walk and slot, slots fastest;
+/// - `partial` has [`gradient_partial_floats`] numbers for each walk and slot, slots fastest, as many times as a window
+///   has rows;
 /// - `bias` is as for `AttentionParams`; over columns, `positions` has the position of each entry among those of the
 ///   matrix, or is null if there is no bias. `bias_gradient` is null, or has as many numbers as there are of the bias;
 /// - `heads` is as for `AttentionParams`, with which `sums` go by the columns of a walk, too, and one if the bias that
@@ -121,7 +139,7 @@ pub struct AttentionGradientParams {
     /// 1 if the gradient of the bias is added to what is there, else 0.
     pub adds_bias_gradient: u32,
     /// Logarithm of the rows that a warp walks side by side, where they are not pieces: at most one for each group of
-    /// lanes.
+    /// lanes. That of the rows of a window, for [`AttentionGradientWindows`].
     pub warp_rows_log2: u32,
     /// Slope of the rectifier below zero, where scores have one.
     pub negative_slope: f32,

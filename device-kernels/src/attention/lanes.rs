@@ -53,14 +53,17 @@ impl<G: Gather, const LANES: u32, const PARTS: usize> Lanes<G, LANES, PARTS> {
     /// Holds whenever it is evaluated.
     pub(super) const VALID: () =
         assert!(LANES.is_power_of_two() && LANES <= WARP, "a gathered row is read inside of a warp");
+    /// Whether heads beside each other may be walked together: where lanes have a vector each, in f32 of 64 columns at
+    /// most. Elsewhere sums are exchanged by constants.
+    const WALKS_SEVERAL: bool = PARTS == 1 && G::VECTORS && (G::WIDTH > 4 || Self::WIDTH <= 64);
     /// A row that is not there.
     pub(super) const NONE: [G::Raw; PARTS] = [G::ZERO; PARTS];
 
-    /// The heads of a walk, of which there is one unless lanes have a vector each.
+    /// The heads of a walk, of which there may be one alone.
     #[inline(always)]
     pub(super) fn heads<S: Simt>(s: &S, heads: WalkHeads, walk: u32) -> LaneHeads {
         let column = Self::column(s, 0);
-        if PARTS > 1 || !G::VECTORS {
+        if !Self::WALKS_SEVERAL {
             return LaneHeads {
                 walk,
                 first: walk,

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use crate::output::OutputType;
+use crate::unroll::each4;
 
 /// An operand with a matrix for each head: element `column` of row `row` of head `h` is the one at
 /// `h · head + row · ld + column`.
@@ -67,6 +68,35 @@ impl HeadMatrix {
     pub(super) unsafe fn store<S: Simt>(&self, s: &S, code: u32, at: u64, value: f32) {
         // SAFETY: the caller's promise.
         unsafe { OutputType::store_as(s, code, self.first, at, value) }
+    }
+}
+
+impl HeadMatrix {
+    /// Writes four successive elements of a row, of the type that [`OutputType::code`] says: at once, where they lie at
+    /// a multiple of their size.
+    ///
+    /// # Safety
+    /// There are such elements, and no other thread touches them.
+    #[inline(always)]
+    pub(super) unsafe fn store_quad<S: Simt>(&self, s: &S, code: u32, at: u64, quad: [f32; 4]) {
+        let is_wide = code == OutputType::Sums.code();
+        let bytes = if is_wide { 16 } else { 8 };
+        let [a, b, c, d] = quad;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (self.first.address() + at * (bytes / 4)) & (bytes - 1) != 0 {
+                each4(|i| self.store(s, code, at + i as u64, quad[i]));
+            } else if is_wide {
+                s.store(self.first.cast::<f32>().at_wide(at).cast(), quad);
+            } else {
+                let pairs = if code == OutputType::F16.code() {
+                    [s.f32x2_to_f16x2([a, b]), s.f32x2_to_f16x2([c, d])]
+                } else {
+                    [s.f32x2_to_bf16x2([a, b]), s.f32x2_to_bf16x2([c, d])]
+                };
+                s.store(self.first.cast::<u16>().at_wide(at).cast(), pairs);
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Entry points: attention over sparse matrices.
 
 use crate::attention::{
-    Additive, AttentionGradient as Gradient, AttentionGradientJoin, AttentionJoin, AttentionRows, AttentionWindows,
+    Additive, AttentionGradient as Gradient, AttentionGradientJoin,
+    AttentionGradientWindows as GradientWindows, AttentionJoin, AttentionRows, AttentionWindows,
     ByColumns, ByEntries, DotProduct, Gatv2, OverColumns, OverRows,
 };
 use crate::element::{Bf16, F16, F32, Scalars, Vectors};
@@ -159,6 +160,30 @@ entries! {
         attention_gradient_columns_f32_elements_32 => Gradient<DotProduct, OverColumns, Scalars<F32>, 32, 1>,
         attention_gradient_rows_f32_elements_256 => Gradient<DotProduct, OverRows, Scalars<F32>, 32, 8>,
         attention_gradient_columns_f32_elements_256 => Gradient<DotProduct, OverColumns, Scalars<F32>, 32, 8>,
+    }
+    attention_gradient_f16_windows_32 {
+        attention_gradient_rows_f16_windows_32 => GradientWindows<F16, OverRows, 1>,
+        attention_gradient_columns_f16_windows_32 => GradientWindows<F16, OverColumns, 1>,
+    }
+    attention_gradient_f16_windows_64 {
+        attention_gradient_rows_f16_windows_64 => GradientWindows<F16, OverRows, 2>,
+        attention_gradient_columns_f16_windows_64 => GradientWindows<F16, OverColumns, 2>,
+    }
+    attention_gradient_f16_windows_128 {
+        attention_gradient_rows_f16_windows_128 => GradientWindows<F16, OverRows, 4>,
+        attention_gradient_columns_f16_windows_128 => GradientWindows<F16, OverColumns, 4>,
+    }
+    attention_gradient_bf16_windows_32 {
+        attention_gradient_rows_bf16_windows_32 => GradientWindows<Bf16, OverRows, 1>,
+        attention_gradient_columns_bf16_windows_32 => GradientWindows<Bf16, OverColumns, 1>,
+    }
+    attention_gradient_bf16_windows_64 {
+        attention_gradient_rows_bf16_windows_64 => GradientWindows<Bf16, OverRows, 2>,
+        attention_gradient_columns_bf16_windows_64 => GradientWindows<Bf16, OverColumns, 2>,
+    }
+    attention_gradient_bf16_windows_128 {
+        attention_gradient_rows_bf16_windows_128 => GradientWindows<Bf16, OverRows, 4>,
+        attention_gradient_columns_bf16_windows_128 => GradientWindows<Bf16, OverColumns, 4>,
     }
     attention_gradient_join {
         attention_gradient_join => AttentionGradientJoin,

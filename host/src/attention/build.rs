@@ -3,7 +3,7 @@
 use windrow_formats::{Csr, OutOfMemory, Value};
 
 use super::builder::AttentionBuilder;
-use super::gpu::gradient::GpuGradient;
+use super::gpu::gradient::{GRADIENT_COLUMNS, GRADIENT_ROWS, GpuGradient, GradientWindows};
 use super::gpu::{GpuAttention, GpuWindows, WARPS_AT_WORK};
 use super::options::{AttentionAlgorithm, AttentionOptions, AttentionScores};
 use super::plan::{AttentionPlan, Body};
@@ -35,10 +35,26 @@ struct Windows {
     reason: String,
 }
 
+/// What gradients walk beside the rows of the matrix.
+#[derive(Default)]
+struct GradientLists {
+    /// The columns, as rows of the transpose.
+    columns: Option<Windows>,
+    /// Where its entries are in the matrix, if there is a bias.
+    positions: Vec<u32>,
+    /// Of rows and of columns, for Tensor Cores.
+    windows: [Option<Windows>; 2],
+}
+
 impl Windows {
     /// Single rows, of the matrix or of its transpose.
     fn rows(lists: Option<WindowLists>, reason: &str) -> Self {
         Self { algorithm: AttentionAlgorithm::Rows, rows: 1, lists, reason: reason.to_owned() }
+    }
+
+    /// Those of rows, or of columns, whose distinct entries are listed once.
+    fn by_columns(rows: u32, lists: WindowLists, reason: String) -> Self {
+        Self { algorithm: AttentionAlgorithm::Columns, rows, lists: Some(lists), reason }
     }
 
     /// How they are divided, of a matrix with these offsets.
@@ -94,6 +110,9 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         clock.end("layout");
         let plan = self.upload((device, machine), windows, &mut report)?;
         report.entry = plan.name()?;
+        if self.options.gradients {
+            report.gradient_entries = plan.gradient_names()?.to_vec();
+        }
         clock.end("upload");
         Ok(self.plan(device, Body::Gpu(Box::new(plan)), report, clock))
     }
@@ -160,12 +179,6 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             AttentionAlgorithm::Auto | AttentionAlgorithm::Columns => {}
         }
         let fits = |rows: u32| a.cols() <= most_columns(rows);
-        let by_columns = |rows, columns, reason| Windows {
-            algorithm: AttentionAlgorithm::Columns,
-            rows,
-            lists: Some(columns),
-            reason,
-        };
         if algorithm == AttentionAlgorithm::Columns
             && let Some(rows) = window_rows
         {
@@ -176,7 +189,7 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
                     limit: most_columns(rows),
                 });
             }
-            return Ok(by_columns(rows, WindowLists::columns(a, rows)?, asked()));
+            return Ok(Windows::by_columns(rows, WindowLists::columns(a, rows)?, asked()));
         }
         let listed = |rows: u32| match fits(rows) && window_rows.is_none_or(|asked| asked == rows) {
             true => WindowLists::columns(a, rows).map(Some),
@@ -196,7 +209,7 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             }
             Some(columns) => {
                 let reason = format!("a row of K and V serves {:.2} of {rows} rows", shared(&columns));
-                Ok(by_columns(rows, columns, reason))
+                Ok(Windows::by_columns(rows, columns, reason))
             }
             None => Ok(own("the matrix has more columns than windows by columns can name".to_owned())),
         }
@@ -215,14 +228,9 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         let needs_rows = takes_any_alignment || options.gradients;
         let rows_too =
             (needs_rows && windows.algorithm != AttentionAlgorithm::Rows).then(|| Windows::rows(None, ""));
-        let (of_columns, positions) = match self.transposed()? {
-            Some(transposed) => {
-                let [offsets, entries, positions] = transposed.into_parts()?;
-                let lists = WindowLists { offsets, entries };
-                (Some(Windows::rows(Some(lists), "")), if options.biased { positions } else { Vec::new() })
-            }
-            None => (None, Vec::new()),
-        };
+        let has_eight = windows.algorithm == AttentionAlgorithm::Columns && windows.rows == GRADIENT_ROWS;
+        let GradientLists { columns, positions, windows: [eight_rows, eight_columns] } =
+            self.gradient_lists(has_eight)?;
         let mut sizes = Vec::new();
         let mut divided = |windows: Windows| -> Result<(Windows, Division), OutOfMemory> {
             let division = windows.division(a.row_offsets(), machine.multiprocessors())?;
@@ -236,8 +244,9 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             Ok((windows, division))
         };
         let main = divided(windows)?;
-        let rows_too = rows_too.map(&mut divided).transpose()?;
-        let of_columns = of_columns.map(&mut divided).transpose()?;
+        let mut divided = |windows: Option<Windows>| windows.map(&mut divided).transpose();
+        let (rows_too, columns) = (divided(rows_too)?, divided(columns)?);
+        let (eight_rows, eight_columns) = (divided(eight_rows)?, divided(eight_columns)?);
         let (windows, division) = &main;
         report.algorithm = windows.algorithm;
         report.window_rows = windows.rows;
@@ -255,6 +264,7 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             heads: narrow(options.heads),
             layout: options.layout,
             rows: narrow(a.rows()),
+            columns_of_matrix: narrow(a.cols()),
             warps_at_work: WARPS_AT_WORK * machine.multiprocessors(),
             score_columns: narrow(options.score_columns()),
             value_columns: narrow(options.value_columns()),
@@ -262,10 +272,12 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             rows_too: empty(&rows_too)?,
             takes_any_alignment,
             partial: PerStream::new(None),
-            gradient: match empty(&of_columns)? {
+            gradient: match empty(&columns)? {
                 Some(columns) => {
                     let positions = DeviceBuffer::named(device, &[], "positions")?;
-                    Some(GpuGradient { columns, positions, workspace: PerStream::new(None) })
+                    let rows = empty(&eight_rows)?;
+                    let windows = empty(&eight_columns)?.map(|columns| GradientWindows { rows, columns });
+                    Some(GpuGradient { columns, windows, positions, workspace: PerStream::new(None) })
                 }
                 None => None,
             },
@@ -279,12 +291,15 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
         }
         self.account(report, sizes)?;
         plan.windows.fill(device, a, &main)?;
-        for (of_plan, found) in [
-            (plan.rows_too.as_mut(), &rows_too),
-            (plan.gradient.as_mut().map(|gradient| &mut gradient.columns), &of_columns),
-        ] {
-            if let (Some(of_plan), Some(found)) = (of_plan, found) {
-                of_plan.fill(device, a, found)?;
+        let fill = |of_plan: Option<&mut GpuWindows>, found: &Option<(Windows, Division)>| {
+            of_plan.zip(found.as_ref()).map_or(Ok(()), |(of_plan, found)| of_plan.fill(device, a, found))
+        };
+        fill(plan.rows_too.as_mut(), &rows_too)?;
+        if let Some(gradient) = &mut plan.gradient {
+            fill(Some(&mut gradient.columns), &columns)?;
+            if let Some(windows) = &mut gradient.windows {
+                fill(windows.rows.as_mut(), &eight_rows)?;
+                fill(Some(&mut windows.columns), &eight_columns)?;
             }
         }
         plan.partial = PerStream::new(plan.make_partial()?);
@@ -296,6 +311,30 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             }
         }
         Ok(plan)
+    }
+
+    /// What gradients walk beside the rows of the matrix, if they are asked for. With `has_eight` the forward pass has
+    /// the windows of rows that Tensor Cores walk.
+    fn gradient_lists(&self, has_eight: bool) -> Result<GradientLists, AttentionError> {
+        let (a, options) = (self.a, &self.options);
+        let Some(transposed) = self.transposed()? else { return Ok(GradientLists::default()) };
+        let is_product = options.scores == AttentionScores::DotProduct && !options.biased;
+        let serves = is_product
+            && options.precision != crate::Precision::F32
+            && matches!(options.algorithm, AttentionAlgorithm::Auto | AttentionAlgorithm::Columns)
+            && GRADIENT_COLUMNS.contains(&options.score_columns().max(options.value_columns()))
+            && a.rows().max(a.cols()) <= most_columns(GRADIENT_ROWS);
+        let listed = |lists| Windows::by_columns(GRADIENT_ROWS, lists, String::new());
+        let windows = match serves {
+            true => {
+                let rows = if has_eight { None } else { Some(WindowLists::columns(a, GRADIENT_ROWS)?) };
+                [rows, Some(WindowLists::columns(&transposed, GRADIENT_ROWS)?)].map(|lists| lists.map(listed))
+            }
+            false => [None, None],
+        };
+        let [offsets, entries, positions] = transposed.into_parts()?;
+        let columns = Some(Windows::rows(Some(WindowLists { offsets, entries }), ""));
+        Ok(GradientLists { columns, positions: if options.biased { positions } else { Vec::new() }, windows })
     }
 
     /// The transpose, if gradients are asked for.
@@ -337,6 +376,7 @@ impl<V: Value> AttentionBuilder<'_, Csr<V>> {
             pieces: 0,
             cut_windows: 0,
             entry: "",
+            gradient_entries: Vec::new(),
             arrays: Vec::new(),
             device_bytes: 0,
             stages: Vec::new(),

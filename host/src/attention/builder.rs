@@ -135,7 +135,8 @@ impl<'a, A> AttentionBuilder<'a, A> {
     }
 
     /// Whether the plan computes [gradients](super::AttentionPlan::backward_on), too, for which it also has the
-    /// transpose of the matrix, and four numbers for each row and head; no unless told.
+    /// transpose of the matrix, windows of both where Tensor Cores serve, and four numbers for each row and head; no
+    /// unless told.
     #[must_use]
     pub fn gradients(mut self, gradients: bool) -> Self {
         self.options.gradients = gradients;

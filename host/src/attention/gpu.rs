@@ -101,6 +101,7 @@ pub(super) struct GpuAttention {
     pub(super) heads: u32,
     pub(super) layout: HeadLayout,
     pub(super) rows: u32,
+    pub(super) columns_of_matrix: u32,
     /// Warps that the device has at work, about.
     pub(super) warps_at_work: u32,
     /// Columns of each head of `Q` and `K`.

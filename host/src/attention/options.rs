@@ -11,14 +11,16 @@ use crate::options::Precision;
 #[non_exhaustive]
 pub enum AttentionAlgorithm {
     /// Windows by columns on Tensor Cores, by entries with a bias; rows in f32, and for operands whose rows do not
-    /// begin at multiples of 16 bytes.
+    /// begin at multiples of 16 bytes. Gradients by windows of 8 rows and 8 columns on Tensor Cores, where scores are
+    /// products of 16-bit elements without a bias and heads have 17 to 128 columns; else on CUDA cores.
     #[default]
     Auto,
-    /// CUDA cores, a row at a time. Any precision and alignment.
+    /// CUDA cores, a row at a time, gradients too. Any precision and alignment.
     Rows,
-    /// Tensor Cores, windows of 4 or 8 rows over the matrix as it is. f16 and bf16.
+    /// Tensor Cores, windows of 4 or 8 rows over the matrix as it is. f16 and bf16. Gradients on CUDA cores.
     Entries,
     /// Tensor Cores, windows of 4 or 8 rows whose distinct columns are listed once. f16 and bf16; without bias.
+    /// Gradients as for `Auto`.
     Columns,
 }
 

@@ -36,6 +36,8 @@ pub struct AttentionReport {
     pub cut_windows: u64,
     /// The kernel for aligned operands; empty on the CPU.
     pub entry: &'static str,
+    /// Those of the gradients, over rows and over columns; none on the CPU, and of a plan without.
+    pub gradient_entries: Vec<&'static str>,
     /// Arrays in device memory.
     pub arrays: Vec<ArraySize>,
     /// Sum of the arrays.
@@ -73,6 +75,9 @@ impl fmt::Display for AttentionReport {
             writeln!(f, "windows        of {} rows, {} rows gathered", self.window_rows, self.gathered)?;
             writeln!(f, "long windows   {} pieces, {} cut", self.pieces, self.cut_windows)?;
             writeln!(f, "entry          {}", self.entry)?;
+        }
+        if !self.gradient_entries.is_empty() {
+            writeln!(f, "gradients      {}", self.gradient_entries.join(", "))?;
         }
         write_arrays(f, self.device_bytes, "", &self.arrays)?;
         write_stages(f, "", &self.stages)

@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use windrow_formats::memory::try_with_room;
 use windrow_formats::{Csr, OutOfMemory, Value};
 
-use crate::num::narrow;
+use crate::num::{index, narrow};
+use crate::row_lists::Transposed;
 
 /// Windows that a thread lays out at a time: few, so that a small matrix of long rows is work for all threads.
 const WINDOWS_TOGETHER: usize = 16;
@@ -19,6 +20,37 @@ pub(super) struct WindowLists {
     pub(super) entries: Vec<u32>,
 }
 
+/// Which entries rows have: those of a matrix, or of its transpose.
+#[derive(Clone, Copy)]
+pub(super) struct Pattern<'a> {
+    /// Where each row begins, and the last ends.
+    offsets: &'a [u64],
+    /// The columns of each, which ascend.
+    columns: &'a [u32],
+}
+
+impl<'a, V: Value> From<&'a Csr<V>> for Pattern<'a> {
+    fn from(a: &'a Csr<V>) -> Self {
+        Self { offsets: a.row_offsets(), columns: a.col_indices() }
+    }
+}
+
+impl<'a> From<&'a Transposed> for Pattern<'a> {
+    fn from(transposed: &'a Transposed) -> Self {
+        Self { offsets: transposed.offsets(), columns: &transposed.rows }
+    }
+}
+
+impl<'a> Pattern<'a> {
+    fn rows(self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn row(self, row: usize) -> &'a [u32] {
+        &self.columns[index(self.offsets[row])..index(self.offsets[row + 1])]
+    }
+}
+
 /// Columns that entries of windows of so many rows have bits for.
 pub(super) const fn most_columns(window_rows: u32) -> usize {
     1 << (32 - window_rows)
@@ -31,7 +63,8 @@ impl WindowLists {
     }
 
     /// The columns of windows of `rows` successive rows, 4 or 8, of a matrix of at most [`most_columns`] columns.
-    pub(super) fn columns<V: Value>(a: &Csr<V>, rows: u32) -> Result<Self, OutOfMemory> {
+    pub(super) fn columns<'a>(a: impl Into<Pattern<'a>>, rows: u32) -> Result<Self, OutOfMemory> {
+        let a = a.into();
         let windows = a.rows().div_ceil(rows as usize);
         let parts: Vec<_> = (0..windows.div_ceil(WINDOWS_TOGETHER))
             .into_par_iter()
@@ -60,17 +93,16 @@ struct Part {
 
 impl Part {
     /// Merges the rows of each window, which ascend.
-    fn new<V: Value>(a: &Csr<V>, rows: u32, windows: std::ops::Range<usize>) -> Result<Self, OutOfMemory> {
+    fn new(a: Pattern<'_>, rows: u32, windows: std::ops::Range<usize>) -> Result<Self, OutOfMemory> {
         let (rows, bits) = (rows as usize, 32 - rows);
         let of_window = |window: usize| window * rows..((window + 1) * rows).min(a.rows());
-        let extent =
-            a.row_range(windows.start * rows).start..a.row_range(of_window(windows.end - 1).end - 1).end;
+        let extent = a.offsets[windows.start * rows]..a.offsets[of_window(windows.end - 1).end];
         let mut ends = try_with_room(windows.len(), "windows")?;
-        let mut entries = try_with_room(extent.len(), "window_columns")?;
+        let mut entries = try_with_room(index(extent.end - extent.start), "window_columns")?;
         for window in windows {
             let mut left = [&[][..]; 8];
             for (left, row) in left.iter_mut().zip(of_window(window)) {
-                *left = &a.col_indices()[a.row_range(row)];
+                *left = a.row(row);
             }
             while let Some(&column) = left.iter().filter_map(|row| row.first()).min() {
                 let mut entry = column;

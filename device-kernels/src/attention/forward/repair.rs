@@ -2,8 +2,9 @@
 
 use windrow_simt::{HalfElement, Simt, WARP};
 
-use super::{AttentionWindows, Place, STEP};
-use crate::attention::{AttentionParams, HeadMatrix, WindowForm};
+use super::{AttentionWindows, Place};
+use crate::attention::tiles::{STEP, element};
+use crate::attention::{AttentionParams, WindowForm};
 use crate::element::Element;
 use crate::row_softmax::butterfly;
 
@@ -41,8 +42,8 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                             let mut product = 0.0;
                             let mut of_row = s.lane();
                             while of_row < p.q.columns {
-                                let of_query = Self::element(s, &p.q, [place.head, row, of_row]);
-                                let of_key = Self::element(s, &p.k, [place.head, column, of_row]);
+                                let of_query = element::<S, E>(s, &p.q, [place.head, row, of_row]);
+                                let of_key = element::<S, E>(s, &p.k, [place.head, column, of_row]);
                                 product = s.fma(of_query, of_key, product);
                                 of_row += WARP;
                             }
@@ -54,7 +55,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                                 if of_row >= p.v.columns {
                                     return sum;
                                 }
-                                s.fma(weight, Self::element(s, &p.v, [place.head, column, of_row]), sum)
+                                s.fma(weight, element::<S, E>(s, &p.v, [place.head, column, of_row]), sum)
                             });
                         }
                         at += 1;
@@ -82,15 +83,5 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             unsafe { s.store_shared(at, replace(s.load_shared(at), column)) };
             column += WARP;
         }
-    }
-
-    /// An element of an operand: of a head, a row and a column.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is such an element.
-    #[inline(always)]
-    unsafe fn element<S: Simt>(s: &S, of: &HeadMatrix, [head, row, column]: [u32; 3]) -> f32 {
-        // SAFETY: the caller's promise.
-        E::widen(s, unsafe { s.load_readonly(of.first.cast().at_wide(of.at(head, row, column))) })
     }
 }

@@ -4,6 +4,7 @@ use windrow_simt::{HalfElement, Simt, WARP};
 
 use super::{AttentionWindows, State, Step};
 use crate::attention::sums::over_entries;
+use crate::attention::tiles::{added, mma, nearest, pair_of, transposed, weight_operands};
 use crate::attention::{ATTENTION_WARPS, WindowForm};
 use crate::element::Element;
 use crate::unroll::each;
@@ -75,8 +76,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                 sums[i] = unsafe { mma::<S, E>(s, a, [query[2 * i], query[2 * i + 1]], sums[i]) };
             });
         });
-        let [a, b] = sums;
-        [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
+        added(sums)
     }
 
     /// Number in the registers of the score of a lane's entry and row.
@@ -174,64 +174,17 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
     /// A collective of the full warp.
     #[inline(always)]
     pub(super) unsafe fn operands<S: Simt>(s: &S, weights: [[f32; 2]; 2]) -> [[u32; 2]; 2] {
+        if W::LANE_ROWS == 2 {
+            // SAFETY: the caller's promise.
+            return unsafe { weight_operands::<S, E>(s, weights) };
+        }
         let mut operands = [[0; 2]; 2];
         each::<2>(|entry| {
-            let [first, second] = weights[entry];
+            let [weight, _] = weights[entry];
+            let [near, _] = pair_of::<S, E>(s, nearest::<S, E>(s, [weight, 0.0]));
             // SAFETY: the caller's promise.
-            unsafe {
-                if W::LANE_ROWS == 1 {
-                    let [near, _] = pair_of::<S, E>(s, nearest::<S, E>(s, [first, 0.0]));
-                    operands[0][entry] = transposed(s, nearest::<S, E>(s, [first, first - near]));
-                } else {
-                    let both = nearest::<S, E>(s, [first, second]);
-                    let near = pair_of::<S, E>(s, both);
-                    operands[0][entry] = transposed(s, both);
-                    let rest = nearest::<S, E>(s, [first - near[0], second - near[1]]);
-                    operands[1][entry] = transposed(s, rest);
-                }
-            }
+            operands[0][entry] = unsafe { transposed(s, nearest::<S, E>(s, [weight, weight - near])) };
         });
         operands
     }
-}
-
-/// `acc + a·b` of 16-bit elements.
-///
-/// # Safety
-/// A collective of the full warp.
-#[inline(always)]
-pub(super) unsafe fn mma<S: Simt, E: HalfElement>(
-    s: &S,
-    a: [u32; 4],
-    b: [u32; 2],
-    acc: [f32; 4],
-) -> [f32; 4] {
-    // SAFETY: the caller's promise.
-    unsafe { if E::BF16 { s.mma_m16n8k16_bf16(a, b, acc) } else { s.mma_m16n8k16_f16(a, b, acc) } }
-}
-
-/// Two numbers rounded to nearest, the first in the low half.
-#[inline(always)]
-fn nearest<S: Simt, E: HalfElement>(s: &S, pair: [f32; 2]) -> u32 {
-    if E::BF16 { s.f32x2_to_bf16x2(pair) } else { s.f32x2_to_f16x2(pair) }
-}
-
-/// The two numbers in the halves of a word.
-#[inline(always)]
-fn pair_of<S: Simt, E: Element<Sum = f32, Bits = u16>>(s: &S, word: u32) -> [f32; 2] {
-    let [low, high, ..] = E::widen_vector(s, [word, 0, 0, 0]);
-    [low, high]
-}
-
-/// Of an 8 × 8 matrix of which lane `4·row + column/2` has a pair of elements: that of its transpose.
-///
-/// # Safety
-/// A collective of the full warp.
-#[inline(always)]
-unsafe fn transposed<S: Simt>(s: &S, pair: u32) -> u32 {
-    let (group, quad) = (s.lane() / 4, s.lane() % 4);
-    // SAFETY: the caller's promise.
-    let (low, high) =
-        unsafe { (s.shuffle(pair, 8 * quad + group / 2), s.shuffle(pair, 8 * quad + 4 + group / 2)) };
-    s.permute_bytes(low, high, if group % 2 == 0 { 0x5410 } else { 0x7632 })
 }

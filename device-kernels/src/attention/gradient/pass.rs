@@ -9,7 +9,9 @@ use core::marker::PhantomData;
 
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use super::{AttentionGradientParams, RowTerms, SumsTo, gradient_partial_floats, gradient_results};
+use super::{
+    AttentionGradientParams, RowTerms, SumsTo, gradient_partial_floats, gradient_results, row_terms,
+};
 use crate::NO_SLOT;
 use crate::attention::ATTENTION_WARPS;
 use crate::attention::lanes::{Elements, LaneHeads, Lanes};
@@ -196,10 +198,8 @@ where
                             p.out.load(s, p.out_type, p.out.at(heads.first, row, column + e as u32));
                     }
                 });
-                // Of a row without entries, or all of whose scores are minus infinity, no weight is anything but 0.
-                let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
-                let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-                terms = [base, inverse, Lanes::<G, LANES, PARTS>::product(s, heads, &response, &out), 0.0];
+                let term = Lanes::<G, LANES, PARTS>::product(s, heads, &response, &out);
+                terms = row_terms([max, sum], term);
             }
             Walk { heads, of, own, response, terms }
         }
@@ -390,7 +390,7 @@ impl AttentionGradientParams {
 
     /// Where states and terms of a row are.
     #[inline(always)]
-    const fn row_at(&self, head: u32, row: u32) -> u64 {
+    pub(super) const fn row_at(&self, head: u32, row: u32) -> u64 {
         head as u64 * self.matrix_rows as u64 + row as u64
     }
 

@@ -1,15 +1,17 @@
 //! The gradient of attention on a machine that runs kernels.
 
+use std::ops::RangeInclusive;
+
 use windrow_kernels::attention::{
-    AttentionGradientJoinParams, AttentionGradientParams, EntryBias, HeadMatrix, RowTerms, SumsTo, WalkHeads,
-    gradient_partial_floats, gradient_results,
+    AttentionGradientJoinParams, AttentionGradientParams, EntryBias, HeadMatrix, RowTerms, ScoreKind, SumsTo,
+    WalkHeads, gradient_partial_floats, gradient_results,
 };
 use windrow_kernels::output::OutputType;
 use windrow_kernels::training::Matrix;
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
-use super::{GpuAttention, GpuWindows, RowKernel, of_walk};
+use super::{GpuAttention, GpuWindows, RowKernel, of_walk, width_for};
 use crate::attention::operands::dropped_weights;
 use crate::attention::options::Dropout;
 use crate::device::{DeviceBuffer, Queue};
@@ -19,13 +21,29 @@ use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceM
 use crate::row_lists::warp_rows_log2;
 use crate::training::{ColumnTerms, column_sums_bytes};
 
+/// Rows of a window of gradients on Tensor Cores.
+pub(in crate::attention) const GRADIENT_ROWS: u32 = 8;
+/// Widths that their kernels have room for.
+const GRADIENT_WIDTHS: [u32; 3] = [32, 64, 128];
+/// Columns of a head for which they serve. Narrower ones are quicker on CUDA cores, which walk several heads at once.
+pub(in crate::attention) const GRADIENT_COLUMNS: RangeInclusive<usize> = 17..=128;
+
 /// What the gradient needs beside the rows of the matrix.
 pub(in crate::attention) struct GpuGradient {
     /// The columns, as rows of the transpose.
     pub(in crate::attention) columns: GpuWindows,
+    /// What Tensor Cores walk instead, if they serve.
+    pub(in crate::attention) windows: Option<GradientWindows>,
     /// Where its entries are in the matrix; empty without a bias.
     pub(in crate::attention) positions: DeviceBuffer<u32>,
     pub(in crate::attention) workspace: PerStream<Option<GradientWorkspace>>,
+}
+
+/// Rows and columns in windows of [`GRADIENT_ROWS`], for gradients on Tensor Cores.
+pub(in crate::attention) struct GradientWindows {
+    /// Those of rows, unless they are the forward pass's.
+    pub(in crate::attention) rows: Option<GpuWindows>,
+    pub(in crate::attention) columns: GpuWindows,
 }
 
 /// What a pass leaves for the next launch, on one stream.
@@ -96,12 +114,22 @@ struct Pass<'a> {
     results: u32,
 }
 
+impl Pass<'_> {
+    /// Numbers that a piece leaves.
+    const fn partial_floats(&self) -> u32 {
+        self.windows.rows * gradient_partial_floats(self.results, self.width)
+    }
+}
+
 impl GpuAttention {
     /// The passes of a gradient, in their order; with `apart` each head has walks of its own.
     ///
     /// # Errors
     /// [`DeviceError::MissingEntry`] of a plan that was made without.
     fn passes(&self, aligned: bool, apart: bool) -> Result<[Pass<'_>; 2], DeviceError> {
+        if let Some(passes) = self.passes_of_windows().filter(|_| aligned && !apart) {
+            return Ok(passes);
+        }
         let pass = |windows, over_columns| -> Result<_, DeviceError> {
             let (scores, dtype) = (self.scores.kind(), self.dtype);
             let RowKernel { width, heads } = self.row_kernel(aligned, apart);
@@ -116,6 +144,25 @@ impl GpuAttention {
         Ok([pass(self.by_rows().ok_or_else(missing)?, false)?, pass(columns, true)?])
     }
 
+    /// Names of the kernels for aligned operands.
+    pub(in crate::attention) fn gradient_names(&self) -> Result<[&'static str; 2], DeviceError> {
+        Ok(self.passes(true, false)?.map(|pass| pass.entry.name))
+    }
+
+    /// The passes on Tensor Cores, for aligned operands, if the plan has them.
+    fn passes_of_windows(&self) -> Option<[Pass<'_>; 2]> {
+        let windows = self.gradient.as_ref()?.windows.as_ref()?;
+        let width = width_for(&GRADIENT_WIDTHS, self.columns());
+        let pass = |windows, over_columns| {
+            let variant = Variant::AttentionGradientWindows { over_columns, dtype: self.dtype, width };
+            let entry = windrow_kernels::entry(variant)?;
+            let results = gradient_results(over_columns, ScoreKind::DotProduct);
+            Some(Pass { windows, entry, width, heads: WalkHeads::ONE, over_columns, results })
+        };
+        let rows = windows.rows.as_ref().unwrap_or(&self.windows);
+        Some([pass(rows, false)?, pass(&windows.columns, true)?])
+    }
+
     fn terms_bytes(&self) -> u64 {
         u64::from(self.rows) * u64::from(self.heads) * wide(size_of::<RowTerms>())
     }
@@ -124,9 +171,9 @@ impl GpuAttention {
     fn gradient_partial_bytes(&self) -> Result<u64, DeviceError> {
         let mut most = 0;
         for [aligned, apart] in KINDS {
-            for Pass { windows, width, heads, results, .. } in self.passes(aligned, apart)? {
-                let slots = u64::from(windows.slots) * u64::from(self.heads >> heads.count_log2);
-                most = most.max(4 * slots * u64::from(gradient_partial_floats(results, width)));
+            for pass in self.passes(aligned, apart)? {
+                let slots = u64::from(pass.windows.slots) * u64::from(self.heads >> pass.heads.count_log2);
+                most = most.max(4 * slots * u64::from(pass.partial_floats()));
             }
         }
         Ok(most)
@@ -276,6 +323,7 @@ impl GpuAttention {
             false => ([q, of_out], [k, v], [to(of_q, scale, found), to(of_rows, scale, OutputType::Sums)]),
             true => ([k, v], [q, of_out], [to(of_k, scale, found), to(of_v, 1.0, found)]),
         };
+        let rows = if over_columns { self.columns_of_matrix } else { self.rows };
         let positions = over_columns && operands.bias.values != GlobalPtr::NULL;
         let mut params = AttentionGradientParams {
             own,
@@ -293,7 +341,7 @@ impl GpuAttention {
             positions: if positions { gradient.positions.pointer() } else { GlobalPtr::NULL },
             pieces: windows.pieces.pointer(),
             piece_count: narrow(windows.pieces.len()),
-            rows: windows.window_count,
+            rows,
             matrix_rows: self.rows,
             longest: windows.longest,
             slot_count: windows.slots,
@@ -303,7 +351,10 @@ impl GpuAttention {
             heads: pass.heads,
             first_walk: 0,
             adds_bias_gradient: 0,
-            warp_rows_log2: warp_rows_log2(pass.entry, windows.entries.len(), windows.window_count),
+            warp_rows_log2: match windows.rows {
+                1 => warp_rows_log2(pass.entry, windows.entries.len(), rows),
+                several => several.ilog2(),
+            },
             negative_slope: self.scores.negative_slope(),
         };
         // One number for all heads is added to by one head after the other.
@@ -331,6 +382,8 @@ impl GpuAttention {
             cut: windows.cut.pointer(),
             results: pass.results,
             width_log2: pass.width.ilog2(),
+            window_rows_log2: windows.rows.ilog2(),
+            reserved: 0,
         };
         let grid = [wide(windows.cut.len()), u64::from(self.heads >> pass.heads.count_log2)];
         // SAFETY: as above; every slot was written by the launches before.
