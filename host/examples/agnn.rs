@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Attention is computed by a sampled product, a softmax and a product; `--attention fused` computes it in one pass,
-//! which needs no array of a number for each entry, and takes longer in f32. The model is in `common/agnn`. On a GPU dense
-//! products are cuBLAS's, which must be there.
+//! which needs no array of a number for each entry, and takes longer in f32. The model is in `common/agnn`. On a GPU
+//! dense products are cuBLAS's, which must be there.
 
 mod common;
 

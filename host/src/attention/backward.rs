@@ -101,11 +101,11 @@ impl AttentionPlan {
     /// are products.
     ///
     /// # Precision
-    /// Products and sums are taken in f32, in f64 on the CPU, and gradients are rounded once. On Tensor Cores slopes and
-    /// weights are two numbers of 16 bits in these products, the nearest and what that leaves, as small beside the
-    /// largest so far of their row as f32 is about, in bf16 of 16 bits together. `O` is read as it is: if
-    /// it was rounded to 16 bits, so is the number that each row's slopes are relative to. Every sum is taken in one
-    /// order: two runs on a device, with operands of the same alignment, give the same bits.
+    /// Products and sums are taken in f32, in f64 on the CPU, and gradients are rounded once. On Tensor Cores each slope
+    /// and weight is two numbers of 16 bits, the nearest and what that leaves: 22 bits of it in f16, 16 in bf16, as long
+    /// as it is no less than 2⁻¹⁴ of the largest of its row. `O` is read as it is: if it was rounded to 16 bits, so is
+    /// the number that each row's slopes are relative to. Every sum is taken in one order: two runs on a device, with
+    /// operands of the same alignment, give the same bits.
     ///
     /// # Not-a-number
     /// As IEEE arithmetic has it. A row without entries gives zeros, and so does an entry of weight zero whose operands
