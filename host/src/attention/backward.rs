@@ -102,10 +102,10 @@ impl AttentionPlan {
     ///
     /// # Precision
     /// Products and sums are taken in f32, in f64 on the CPU, and gradients are rounded once. On Tensor Cores each
-    /// slope and weight is two numbers of 16 bits, the nearest and what that leaves: 22 bits of it in f16, fewer of what
-    /// is below 2⁻¹¹ of the largest of its row, and 16 in bf16. `O` is read as it is: if it was rounded to 16 bits, so
-    /// is the number that each row's slopes are relative to. Every sum is taken in one order: two runs on a device, with
-    /// operands of the same alignment, give the same bits.
+    /// slope and weight is two numbers of 16 bits, the nearest and what that leaves: 22 bits of it in f16, fewer of
+    /// what is below 2⁻¹¹ of the largest of its row, and 16 in bf16. `O` is read as it is: if it was rounded to 16
+    /// bits, so is the number that each row's slopes are relative to. Every sum is taken in one order: two runs on a
+    /// device, with operands of the same alignment, give the same bits.
     ///
     /// # Not-a-number
     /// As IEEE arithmetic has it. A row without entries gives zeros, and so does an entry of weight zero whose operands
