@@ -30,6 +30,7 @@ mod gradient;
 mod join;
 mod lanes;
 mod operands;
+mod place;
 mod rows;
 mod scores;
 mod sums;
@@ -51,6 +52,7 @@ pub use self::rows::AttentionRows;
 pub use self::scores::{Additive, DotProduct, Gatv2, ScoreForm, ScoreKind};
 pub use self::window::{ByColumns, ByEntries, WindowForm};
 
+#[cfg(doc)]
 use crate::output::OutputType;
 use crate::unroll::each4;
 
@@ -150,17 +152,7 @@ impl AttentionParams {
         // SAFETY: the caller's promise; aligned where that is promised.
         unsafe {
             if self.out_vectors != 0 && column + 4 <= self.out.columns {
-                let [a, b, c, d] = quad;
-                if self.out_type == OutputType::Sums.code() {
-                    s.store(self.out.first.cast::<f32>().at_wide(at).cast(), quad);
-                } else {
-                    let pairs = if self.out_type == OutputType::F16.code() {
-                        [s.f32x2_to_f16x2([a, b]), s.f32x2_to_f16x2([c, d])]
-                    } else {
-                        [s.f32x2_to_bf16x2([a, b]), s.f32x2_to_bf16x2([c, d])]
-                    };
-                    s.store(self.out.first.cast::<u16>().at_wide(at).cast(), pairs);
-                }
+                self.out.store_at_once(s, self.out_type, at, quad);
             } else {
                 each4(|i| {
                     if column + (i as u32) < self.out.columns {

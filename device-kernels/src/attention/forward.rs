@@ -23,11 +23,11 @@ use core::marker::PhantomData;
 use windrow_simt::{GlobalPtr, HalfElement, Simt, WARP};
 
 use super::block::Shares;
+use super::place::{Place, WindowPieces};
 use super::sums::{Softmax, over_entries};
-use super::tiles::{STEP, Tile, TileSums, VECTOR, entry_of_step};
+use super::tiles::{Tile, TileSums, VECTOR, are_finite, entry_of_step};
 use super::window::WindowForm;
 use super::{ATTENTION_WARPS, AttentionParams, HeadMatrix};
-use crate::NO_SLOT;
 use crate::element::Element;
 use crate::kernel::Kernel;
 use crate::unroll::{each, each4};
@@ -55,20 +55,6 @@ struct Step<'a> {
     pair: [u32; 2],
     /// Where the entries of each of the lane's rows are, if windows are by entries.
     extents: [[u32; 2]; 2],
-}
-
-/// Where a warp works.
-struct Place {
-    window: u32,
-    begin: u32,
-    end: u32,
-    /// Entries before its first step.
-    first: u32,
-    /// Entries from one step to the next.
-    stride: u32,
-    head: u32,
-    /// Whether the window is this warp's alone.
-    whole: bool,
 }
 
 impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNKS: usize>
@@ -107,31 +93,21 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionParams) {
         const { Self::VALID }
-        let (block, head) = (s.block_idx(), s.block_idx_y());
-        let is_piece = block < p.piece_count;
+        let of = WindowPieces {
+            pieces: p.pieces,
+            piece_count: p.piece_count,
+            window_count: p.window_count,
+            longest: p.longest,
+        };
         // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets the
         // barrier; windows are a warp's as a whole.
         unsafe {
-            let (window, [begin, end], slot) = if is_piece {
-                let [window, begin, end, slot] = s.load_readonly(p.pieces.at(block));
-                (window, [begin, end], slot)
-            } else {
-                let window = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
-                if window >= p.window_count {
-                    return;
-                }
-                let extent = Self::extent(s, p, window);
-                if extent[1] - extent[0] > p.longest {
-                    return;
-                }
-                (window, extent, NO_SLOT)
-            };
-            let (first, stride) =
-                if is_piece { (s.warp() * STEP, STEP * ATTENTION_WARPS) } else { (0, STEP) };
-            Self::work(s, p, &Place { window, begin, end, first, stride, head, whole: !is_piece });
-            if is_piece {
+            let extent = |window| Self::extent(s, p, window);
+            let Some((place, slot)) = Place::of_warp(s, &of, s.block_idx_y(), extent) else { return };
+            Self::work(s, p, &place);
+            if !place.whole {
                 s.sync_block(); // RAW: sums of warps written -> joined
-                Self::SHARES.join(s, p, [head, window, slot]);
+                Self::SHARES.join(s, p, [place.head, place.window, slot]);
             }
         }
     }
@@ -170,7 +146,7 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
             let state = Self::walk(s, p, place);
             Self::share(s, &state, place.whole);
             s.sync_warp(); // RAW: sums of lanes written -> read by others
-            if s.ballot(!Self::is_finite(&state)) != 0 {
+            if s.ballot(!are_finite(&state.sums)) != 0 {
                 Self::repair(s, p, place);
                 s.sync_warp(); // RAW: sums of lanes written -> read by others
             }
@@ -178,16 +154,6 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                 Self::write(s, p, place);
             }
         }
-    }
-
-    /// Whether no sum of the lane is infinite or a NaN.
-    #[inline(always)]
-    fn is_finite(state: &State<CHUNKS>) -> bool {
-        let mut finite = true;
-        each::<CHUNKS>(|chunk| {
-            each::<2>(|half| each4(|i| finite &= state.sums[chunk][half][i].is_finite()));
-        });
-        finite
     }
 
     /// What the warp's entries of a window add up to.

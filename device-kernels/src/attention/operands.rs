@@ -79,14 +79,27 @@ impl HeadMatrix {
     /// There are such elements, and no other thread touches them.
     #[inline(always)]
     pub(super) unsafe fn store_quad<S: Simt>(&self, s: &S, code: u32, at: u64, quad: [f32; 4]) {
-        let is_wide = code == OutputType::Sums.code();
-        let bytes = if is_wide { 16 } else { 8 };
+        let bytes = if code == OutputType::Sums.code() { 16 } else { 8 };
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (self.first.address() + at * (bytes / 4)) & (bytes - 1) == 0 {
+                self.store_at_once(s, code, at, quad);
+            } else {
+                each4(|i| self.store(s, code, at + i as u64, quad[i]));
+            }
+        }
+    }
+
+    /// Writes four successive elements of a row by one store.
+    ///
+    /// # Safety
+    /// As for [`store_quad`](Self::store_quad); they lie at a multiple of their size.
+    #[inline(always)]
+    pub(super) unsafe fn store_at_once<S: Simt>(&self, s: &S, code: u32, at: u64, quad: [f32; 4]) {
         let [a, b, c, d] = quad;
         // SAFETY: the caller's promise.
         unsafe {
-            if (self.first.address() + at * (bytes / 4)) & (bytes - 1) != 0 {
-                each4(|i| self.store(s, code, at + i as u64, quad[i]));
-            } else if is_wide {
+            if code == OutputType::Sums.code() {
                 s.store(self.first.cast::<f32>().at_wide(at).cast(), quad);
             } else {
                 let pairs = if code == OutputType::F16.code() {

@@ -14,7 +14,7 @@ use windrow_simt::{GlobalPtr, HalfElement, Simt, WARP};
 
 use super::{HeadMatrix, WindowForm};
 use crate::element::Element;
-use crate::unroll::each;
+use crate::unroll::{each, each4};
 
 /// Entries of a step.
 pub(super) const STEP: u32 = 16;
@@ -181,6 +181,14 @@ where
 {
     // SAFETY: the caller's promise.
     E::widen(s, unsafe { s.load_readonly(of.first.cast().at_wide(of.at(head, row, column))) })
+}
+
+/// Whether no sum of the lane is infinite or a NaN.
+#[inline(always)]
+pub(super) fn are_finite<const CHUNKS: usize>(sums: &TileSums<CHUNKS>) -> bool {
+    let mut finite = true;
+    each::<CHUNKS>(|chunk| each::<2>(|half| each4(|i| finite &= sums[chunk][half][i].is_finite())));
+    finite
 }
 
 /// The sum of two registers' worth of products.

@@ -2,8 +2,9 @@
 
 use windrow_simt::{HalfElement, Simt, WARP};
 
-use super::{AttentionWindows, Place};
-use crate::attention::tiles::{STEP, element};
+use super::AttentionWindows;
+use crate::attention::place::Place;
+use crate::attention::tiles::element;
 use crate::attention::{AttentionParams, WindowForm};
 use crate::element::Element;
 use crate::row_softmax::butterfly;
@@ -27,41 +28,35 @@ impl<E: Element<Sum = f32, Bits = u16> + HalfElement, W: WindowForm, const CHUNK
                 let softmax = Self::SHARES.state(s, [s.warp(), of_window, 0]);
                 Self::each_sum(s, of_window, |_, _| 0.0);
                 let extent = if W::SHARED { [0; 2] } else { Self::row_extent(s, p, place, of_window) };
-                let mut step = place.begin + place.first;
-                while step < place.end {
-                    let mut at = step;
-                    while at < place.end.min(step + STEP) {
-                        let entry = s.load_readonly(p.entries.at(at));
-                        let present = if W::SHARED {
-                            W::rows_of(entry) >> of_window & 1 == 1
-                        } else {
-                            extent[0] <= at && at < extent[1]
-                        };
-                        if present {
-                            let column = W::column(entry);
-                            let mut product = 0.0;
-                            let mut of_row = s.lane();
-                            while of_row < p.q.columns {
-                                let of_query = element::<S, E>(s, &p.q, [place.head, row, of_row]);
-                                let of_key = element::<S, E>(s, &p.k, [place.head, column, of_row]);
-                                product = s.fma(of_query, of_key, product);
-                                of_row += WARP;
-                            }
-                            let product = butterfly::<S, WARP>(s, product, |a, b| a + b);
-                            let bias = if W::SHARED { 0.0 } else { p.bias.of(s, place.head, at) };
-                            let weight = softmax.weigh(s, product * p.scale + bias);
-                            let weight = p.dropped.kept(place.head, row, column, weight);
-                            Self::each_sum(s, of_window, |sum, of_row| {
-                                if of_row >= p.v.columns {
-                                    return sum;
-                                }
-                                s.fma(weight, element::<S, E>(s, &p.v, [place.head, column, of_row]), sum)
-                            });
+                place.each_entry(|at| {
+                    let entry = s.load_readonly(p.entries.at(at));
+                    let present = if W::SHARED {
+                        W::rows_of(entry) >> of_window & 1 == 1
+                    } else {
+                        extent[0] <= at && at < extent[1]
+                    };
+                    if present {
+                        let column = W::column(entry);
+                        let mut product = 0.0;
+                        let mut of_row = s.lane();
+                        while of_row < p.q.columns {
+                            let of_query = element::<S, E>(s, &p.q, [place.head, row, of_row]);
+                            let of_key = element::<S, E>(s, &p.k, [place.head, column, of_row]);
+                            product = s.fma(of_query, of_key, product);
+                            of_row += WARP;
                         }
-                        at += 1;
+                        let product = butterfly::<S, WARP>(s, product, |a, b| a + b);
+                        let bias = if W::SHARED { 0.0 } else { p.bias.of(s, place.head, at) };
+                        let weight = softmax.weigh(s, product * p.scale + bias);
+                        let weight = p.dropped.kept(place.head, row, column, weight);
+                        Self::each_sum(s, of_window, |sum, of_row| {
+                            if of_row >= p.v.columns {
+                                return sum;
+                            }
+                            s.fma(weight, element::<S, E>(s, &p.v, [place.head, column, of_row]), sum)
+                        });
                     }
-                    step += place.stride;
-                }
+                });
                 if place.whole {
                     Self::each_sum(s, of_window, |sum, _| sum * softmax.inverse());
                 }

@@ -31,7 +31,8 @@ use super::{
     AttentionGradientParams, GradientPass, RowTerms, SumsTo, gradient_partial_floats, gradient_results,
 };
 use crate::NO_SLOT;
-use crate::attention::tiles::{STEP, Tile, entry_of_step};
+use crate::attention::place::{Place, WindowPieces};
+use crate::attention::tiles::{STEP, Tile, are_finite, entry_of_step};
 use crate::attention::{ATTENTION_WARPS, ByColumns, HeadMatrix, ScoreKind, WindowForm};
 use crate::element::Element;
 use crate::kernel::Kernel;
@@ -42,20 +43,6 @@ type Windows = ByColumns<8>;
 const ROWS: u32 = Windows::ROWS;
 /// One instance, for f16 or bf16: the pass, and 32-column chunks of all operands.
 pub struct AttentionGradientWindows<E, P, const CHUNKS: usize>(PhantomData<(E, P)>);
-
-/// Where a warp works.
-struct Place {
-    window: u32,
-    begin: u32,
-    end: u32,
-    /// Entries before its first step.
-    first: u32,
-    /// Entries from one step to the next.
-    stride: u32,
-    head: u32,
-    /// Whether the window is this warp's alone.
-    whole: bool,
-}
 
 /// What is gathered for the entries of a step.
 struct Gathered<E, const CHUNKS: usize> {
@@ -142,32 +129,23 @@ where
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AttentionGradientParams) {
-        let (block, head) = (s.block_idx(), p.first_walk + s.block_idx_y());
-        let is_piece = block < p.piece_count;
+        let of = WindowPieces {
+            pieces: p.pieces,
+            piece_count: p.piece_count,
+            window_count: p.rows.div_ceil(ROWS),
+            longest: p.longest,
+        };
         // SAFETY: the obligations of the params. A block is a piece's as a whole, or none of its threads meets the
         // barrier; windows are a warp's as a whole.
         unsafe {
-            let (window, [begin, end], slot) = if is_piece {
-                let [window, begin, end, slot] = s.load_readonly(p.pieces.at(block));
-                (window, [begin, end], slot)
-            } else {
-                let window = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
-                if window >= p.rows.div_ceil(ROWS) {
-                    return;
-                }
-                let extent =
-                    [s.load_readonly(p.offsets.at(window)), s.load_readonly(p.offsets.at(window + 1))];
-                if extent[1] - extent[0] > p.longest {
-                    return;
-                }
-                (window, extent, NO_SLOT)
-            };
-            let (first, stride) =
-                if is_piece { (s.warp() * STEP, STEP * ATTENTION_WARPS) } else { (0, STEP) };
-            Self::work(s, p, &Place { window, begin, end, first, stride, head, whole: !is_piece });
-            if is_piece {
+            let extent =
+                |window| [s.load_readonly(p.offsets.at(window)), s.load_readonly(p.offsets.at(window + 1))];
+            let head = p.first_walk + s.block_idx_y();
+            let Some((place, slot)) = Place::of_warp(s, &of, head, extent) else { return };
+            Self::work(s, p, &place);
+            if !place.whole {
                 s.sync_block(); // RAW: sums of warps written -> added up
-                Self::add_warps(s, p, [head, window, slot]);
+                Self::add_warps(s, p, [head, place.window, slot]);
             }
         }
     }
@@ -188,10 +166,10 @@ where
         // SAFETY: the caller's promise; whether sums are finite is the same for all lanes.
         unsafe {
             let (first, second) = Self::walk(s, p, place);
-            let mut finite = first.is_finite();
+            let mut finite = are_finite(&first.sums);
             Self::share(s, 0, &first);
             if P::OVER_COLUMNS {
-                finite &= second.is_finite();
+                finite &= are_finite(&second.sums);
                 Self::share(s, 1, &second);
             }
             s.sync_warp(); // RAW: sums of lanes written -> read by others
@@ -395,7 +373,6 @@ where
     /// The obligations of the params; all threads of the block are here, behind a barrier after all has been left.
     #[inline(always)]
     unsafe fn add_warps<S: Simt>(s: &S, p: &AttentionGradientParams, [head, window, slot]: [u32; 3]) {
-        const { assert!(ROWS.is_power_of_two(), "the join takes a logarithm") }
         let of_row = gradient_partial_floats(Self::RESULTS, Self::WIDTH);
         let of_slot = u64::from(head) * u64::from(p.slot_count) + u64::from(slot);
         let partial = p.partial.at_wide(of_slot * u64::from(ROWS * of_row));

@@ -25,7 +25,8 @@ use crate::training::{ColumnTerms, column_sums_bytes};
 pub(in crate::attention) const GRADIENT_ROWS: u32 = 8;
 /// Widths that their kernels have room for.
 const GRADIENT_WIDTHS: [u32; 3] = [32, 64, 128];
-/// Columns of a head for which they serve. Narrower ones are quicker on CUDA cores, which walk several heads at once.
+/// Columns of a head for which they serve. Several heads of fewer are as quick on CUDA cores, which walk them together,
+/// or quicker.
 pub(in crate::attention) const GRADIENT_COLUMNS: RangeInclusive<usize> = 17..=128;
 
 /// What the gradient needs beside the rows of the matrix.

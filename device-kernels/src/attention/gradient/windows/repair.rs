@@ -2,8 +2,9 @@
 
 use windrow_simt::{HalfElement, Simt, WARP};
 
-use super::{AttentionGradientWindows, Pair, Place, ROWS, Windows};
-use crate::attention::tiles::{STEP, element};
+use super::{AttentionGradientWindows, Pair, ROWS, Windows};
+use crate::attention::place::Place;
+use crate::attention::tiles::element;
 use crate::attention::{AttentionGradientParams, GradientPass, WindowForm};
 use crate::element::Element;
 use crate::row_softmax::butterfly;
@@ -28,18 +29,12 @@ where
             // SAFETY: the caller's promise; a sum in shared memory is this lane's, and entries are the same for all.
             unsafe {
                 each::<2>(|result| Self::each_sum(s, (result, of_window), |_, _| 0.0));
-                let mut step = place.begin + place.first;
-                while step < place.end {
-                    let mut at = step;
-                    while at < place.end.min(step + STEP) {
-                        let entry = s.load_readonly(p.entries.at(at));
-                        if Windows::rows_of(entry) >> of_window & 1 == 1 {
-                            Self::add_entry(s, p, place.head, [of_window, own, Windows::column(entry)]);
-                        }
-                        at += 1;
+                place.each_entry(|at| {
+                    let entry = s.load_readonly(p.entries.at(at));
+                    if Windows::rows_of(entry) >> of_window & 1 == 1 {
+                        Self::add_entry(s, p, place.head, [of_window, own, Windows::column(entry)]);
                     }
-                    step += place.stride;
-                }
+                });
             }
             of_window += 1;
         }

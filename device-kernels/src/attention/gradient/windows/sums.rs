@@ -5,11 +5,11 @@ use windrow_simt::{HalfElement, Simt};
 use crate::attention::sums::over_entries;
 use crate::attention::tiles::{Tile, TileSums, weight_operands};
 use crate::element::Element;
-use crate::unroll::{each, each4};
+use crate::unroll::each;
 
 /// Largest of the numbers that are rounded to 16 bits.
 const MOST: f32 = 16384.0;
-/// A power of two that any other is below.
+/// The largest power of two, which the first number but zero lowers.
 const UNSEEN: f32 = f32::from_bits(254 << 23);
 
 /// What a gradient of the window adds up to so far.
@@ -58,16 +58,6 @@ impl<const CHUNKS: usize> Sums<CHUNKS> {
             let numbers = weight_operands::<S, E>(s, numbers); // (16, 8), twice
             tile.accumulate(s, stage, (&numbers, true), &mut self.sums);
         }
-    }
-
-    /// Whether no sum of the lane is infinite or a NaN.
-    #[inline(always)]
-    pub(super) fn is_finite(&self) -> bool {
-        let mut finite = true;
-        each::<CHUNKS>(|chunk| {
-            each::<2>(|half| each4(|i| finite &= self.sums[chunk][half][i].is_finite()));
-        });
-        finite
     }
 }
 

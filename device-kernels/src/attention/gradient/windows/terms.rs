@@ -2,8 +2,9 @@
 
 use windrow_simt::{HalfElement, Simt};
 
-use super::{AttentionGradientWindows, Place, ROWS};
+use super::{AttentionGradientWindows, ROWS};
 use crate::attention::gradient::row_terms;
+use crate::attention::place::Place;
 use crate::attention::tiles::pair_of;
 use crate::attention::{AttentionGradientParams, GradientPass, HeadMatrix};
 use crate::element::Element;
