@@ -22,17 +22,22 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 mod join;
+mod pass;
 mod rows;
 mod slopes;
 
 pub use self::join::{AggregateJoin, AggregateJoinParams};
-pub use self::rows::{Aggregate, AggregatePass, Extremes, Gradients, Picked, Sums};
+pub use self::pass::{AggregatePass, Extremes, Gradients, Picked, Sums};
+pub use self::rows::Aggregate;
 pub use self::slopes::AggregateSlopes;
 
 use crate::output::OutputType;
+use crate::unroll::each4;
 
 /// Warps of a block.
 pub const AGGREGATE_WARPS: u32 = 4;
+/// Logarithm of the entries that a group of lanes takes in a step of [`Aggregate`].
+pub const AGGREGATE_ENTRIES_LOG2: u32 = 2;
 /// The winner of an element that has none, of a row without entries.
 pub const NO_WINNER: u32 = u32::MAX;
 
@@ -64,8 +69,8 @@ pub enum MessageCode {
 /// - `lengths` is null, or has the offsets of the rows of the matrix: then a mean is taken;
 /// - `pieces[i] = [row, begin, end, slot]`: entries `begin < end` of a row with more than `longest`; all entries of
 ///   such a row are in pieces, a piece with [`NO_SLOT`](crate::NO_SLOT) is all of them. No two have one slot;
-/// - `partial` has for each slot as many numbers as the columns of all blocks of the grid's slow axis, and behind those
-///   of all slots as many positions, if winners are kept;
+/// - `partial` has a number for each column of each slot, and behind those of all slots as many positions, if winners
+///   are kept;
 /// - the grid has [`blocks`](Self::blocks), and a value of its slow axis for each share of the columns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -110,16 +115,16 @@ pub struct AggregateParams {
     pub warp_rows_log2: u32,
     /// Number of slots of all rows.
     pub slot_count: u32,
-    /// Columns of a slot.
-    pub slot_columns: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
     /// Type of `out`: [`OutputType::code`].
     pub out_type: u32,
     /// What entries and rows make: a [`MessageCode`].
     pub message: u32,
     /// −1 where the least is looked for, else 1: messages are multiplied by it, and results once more.
     pub sign: f32,
-    /// Zero: `Pod` allows no padding.
-    pub reserved: u32,
+    /// Logarithm of the lanes that share an entry, of [`Aggregate`]: the vectors or elements of a share of the columns.
+    pub lanes_log2: u32,
 }
 
 impl AggregateParams {
@@ -129,18 +134,13 @@ impl AggregateParams {
         self.piece_count + self.rows.div_ceil(AGGREGATE_WARPS << self.warp_rows_log2)
     }
 
-    /// What an element of `X` is multiplied by and what is added to make it a message of an entry.
-    ///
-    /// # Safety
-    /// The obligations of the params; there is such an entry.
+    /// What an element of `X` is multiplied by and what is added to make it a message of an entry with a value.
     #[inline(always)]
-    unsafe fn message_of<S: Simt>(&self, s: &S, position: u32) -> [f32; 2] {
-        if self.values == GlobalPtr::NULL {
-            return [self.sign, 0.0];
-        }
-        // SAFETY: the caller's promise.
-        let value = self.sign * unsafe { s.load_readonly(self.values.at(position)) };
-        if self.message == MessageCode::Mul as u32 { [value, 0.0] } else { [self.sign, value] }
+    fn message_of(&self, value: f32) -> [f32; 2] {
+        let value = self.sign * value;
+        let multiplies = self.message == MessageCode::Mul as u32;
+        let adds = self.message == MessageCode::Add as u32;
+        [if multiplies { value } else { self.sign }, if adds { value } else { 0.0 }]
     }
 
     /// What a sum over a row is divided by for its mean, as a factor.
@@ -158,14 +158,79 @@ impl AggregateParams {
         if begin == end { 1.0 } else { 1.0 / (end - begin) as f32 }
     }
 
-    /// Writes an element of a result.
+    /// Where a slot has the number of a column.
+    #[inline(always)]
+    fn slot_number(&self, slot: u32, column: u32) -> GlobalPtr<f32> {
+        self.partial.at_wide(u64::from(slot) * u64::from(self.columns) + u64::from(column))
+    }
+
+    /// Where a slot has the winner of a column.
+    #[inline(always)]
+    fn slot_winner(&self, slot: u32, column: u32) -> GlobalPtr<u32> {
+        let numbers = u64::from(self.slot_count) * u64::from(self.columns);
+        self.partial.at_wide(numbers + u64::from(slot) * u64::from(self.columns) + u64::from(column)).cast()
+    }
+
+    /// What all messages of a row make.
     ///
     /// # Safety
-    /// The obligations of the params; no other thread has the element.
+    /// The obligations of the params; the matrix has such a row.
     #[inline(always)]
-    unsafe fn store<S: Simt>(&self, s: &S, row: u32, column: u32, value: f32) {
+    unsafe fn made<S: Simt, P: AggregatePass>(&self, s: &S, row: u32, found: Picked) -> f32 {
+        match (P::PICKS, P::BACKWARD) {
+            (true, _) if found.winner == NO_WINNER => 0.0,
+            (true, _) => found.number * self.sign,
+            // SAFETY: the caller's promise.
+            (false, false) => found.number * unsafe { self.mean_of(s, row) },
+            (false, true) => found.number,
+        }
+    }
+
+    /// Writes an element of the result whose messages have all been taken, and its winner.
+    ///
+    /// # Safety
+    /// The obligations of the params; there is such an element, and no other thread has it.
+    #[inline(always)]
+    unsafe fn finish<S: Simt, P: AggregatePass>(&self, s: &S, row: u32, column: u32, found: Picked) {
         let at = u64::from(row) * u64::from(self.ldo) + u64::from(column);
         // SAFETY: the caller's promise.
-        unsafe { OutputType::store_as(s, self.out_type, self.out, at, value) }
+        unsafe {
+            OutputType::store_as(s, self.out_type, self.out, at, self.made::<S, P>(s, row, found));
+            if P::PICKS && self.winners != GlobalPtr::NULL {
+                let at = u64::from(row) * u64::from(self.columns) + u64::from(column);
+                s.store(self.winners.at_wide(at), found.winner);
+            }
+        }
+    }
+
+    /// The same for four columns from `column` on.
+    ///
+    /// # Safety
+    /// As for [`finish`](Self::finish).
+    #[inline(always)]
+    unsafe fn finish_quad<S: Simt, P: AggregatePass>(
+        &self,
+        s: &S,
+        row: u32,
+        column: u32,
+        found: [Picked; 4],
+    ) {
+        let at = u64::from(row) * u64::from(self.ldo) + u64::from(column);
+        let (mut numbers, mut winners) = ([0.0; 4], [0; 4]);
+        // SAFETY: the caller's promise; vectors are stored where they may be.
+        unsafe {
+            each4(|e| {
+                (numbers[e], winners[e]) = (self.made::<S, P>(s, row, found[e]), found[e].winner);
+            });
+            OutputType::store_quad_as(s, self.out_type, self.out, at, numbers);
+            if P::PICKS && self.winners != GlobalPtr::NULL {
+                let to = self.winners.at_wide(u64::from(row) * u64::from(self.columns) + u64::from(column));
+                if to.address().is_multiple_of(16) {
+                    s.store(to.cast(), winners);
+                } else {
+                    each4(|e| s.store(to.at(e as u32), winners[e]));
+                }
+            }
+        }
     }
 }

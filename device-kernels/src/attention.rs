@@ -46,7 +46,7 @@ pub use self::gradient::{
     AttentionGradientWindows, GradientPass, OverColumns, OverRows, RowTerms, SumsTo, gradient_partial_floats,
     gradient_results,
 };
-pub use self::join::{AttentionJoin, AttentionJoinParams};
+pub use self::join::{AttentionJoin, AttentionJoinParams, attention_join_parts_log2};
 pub use self::operands::{DroppedWeights, EntryBias, HeadMatrix, WalkHeads};
 pub use self::rows::AttentionRows;
 pub use self::scores::{Additive, DotProduct, Gatv2, ScoreForm, ScoreKind};

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use crate::real::{Factor, Real};
-use crate::unroll::each;
+use crate::unroll::{each, each4};
 
 mod elements;
 
@@ -61,6 +61,57 @@ impl OutputType {
             } else {
                 let bits = if code == Self::F16.code() { s.f32_to_f16(value) } else { s.f32_to_bf16(value) };
                 s.store(to.cast().at_wide(at), bits);
+            }
+        }
+    }
+
+    /// Writes four successive sums in f32 as such elements: at once, where they lie at a multiple of their size.
+    ///
+    /// # Safety
+    /// `to` has elements `at` to `at + 3`, and no other thread touches them.
+    #[inline(always)]
+    pub(crate) unsafe fn store_quad_as<S: Simt>(
+        s: &S,
+        code: u32,
+        to: GlobalPtr<u32>,
+        at: u64,
+        quad: [f32; 4],
+    ) {
+        let bytes = if code == Self::Sums.code() { 16 } else { 8 };
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (to.address() + at * (bytes / 4)) & (bytes - 1) == 0 {
+                Self::store_at_once_as(s, code, to, at, quad);
+            } else {
+                each4(|i| Self::store_as(s, code, to, at + i as u64, quad[i]));
+            }
+        }
+    }
+
+    /// The same by one store.
+    ///
+    /// # Safety
+    /// As for [`store_quad_as`](Self::store_quad_as); they lie at a multiple of their size.
+    #[inline(always)]
+    pub(crate) unsafe fn store_at_once_as<S: Simt>(
+        s: &S,
+        code: u32,
+        to: GlobalPtr<u32>,
+        at: u64,
+        quad: [f32; 4],
+    ) {
+        let [a, b, c, d] = quad;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if code == Self::Sums.code() {
+                s.store(to.cast::<f32>().at_wide(at).cast(), quad);
+            } else {
+                let pairs = if code == Self::F16.code() {
+                    [s.f32x2_to_f16x2([a, b]), s.f32x2_to_f16x2([c, d])]
+                } else {
+                    [s.f32x2_to_bf16x2([a, b]), s.f32x2_to_bf16x2([c, d])]
+                };
+                s.store(to.cast::<u16>().at_wide(at).cast(), pairs);
             }
         }
     }

@@ -157,8 +157,6 @@ pub enum Variant {
         dtype: Dtype,
         /// Whether it is read in 16-byte vectors.
         vectors: bool,
-        /// Columns of a value of the grid's slow axis.
-        width: u32,
     },
     /// [`crate::aggregate::AggregateSlopes`]: the gradient of the values of a reduction.
     AggregateSlopes {

@@ -11,18 +11,22 @@ use crate::plan::{ArraySize, push};
 
 /// Warps that a multiprocessor has at work, about.
 const WARPS_AT_WORK: usize = 16;
-/// Entries of a step of a kernel: pieces are a multiple of it.
-const STEP: u32 = 16;
 /// Warps of a block of the kernels that walk rows.
 const WARPS: u32 = 4;
+/// Entries of a step of a kernel: pieces are a multiple of it.
+const STEP: u32 = 16;
 
-/// Logarithm of the rows that a warp of a kernel walks side by side: as many as let each group of lanes have about two
-/// entries of its own, which are under way together.
-pub(crate) fn warp_rows_log2(entry: &Entry, entries: usize, rows: u32) -> u32 {
-    let groups = entry.units_per_block / WARPS;
+/// Logarithm of the rows that a warp walks side by side: as many as let each of its groups of lanes have about as many
+/// entries of its own as it takes in a step. Of both the logarithms.
+pub(crate) fn side_by_side_log2([groups, of_step]: [u32; 2], entries: usize, rows: u32) -> u32 {
     let mean = entries / (rows as usize).max(1);
-    let of_row = narrow((mean / 2).clamp(1, groups as usize));
-    groups.ilog2() - of_row.ilog2()
+    let of_row = narrow((mean >> of_step).clamp(1, 1 << groups));
+    groups - of_row.ilog2()
+}
+
+/// The same for a kernel whose groups take two entries in a step.
+pub(crate) fn warp_rows_log2(entry: &Entry, entries: usize, rows: u32) -> u32 {
+    side_by_side_log2([(entry.units_per_block / WARPS).ilog2(), 1], entries, rows)
 }
 
 /// Rows and their entries, on a device.
@@ -65,11 +69,6 @@ impl DeviceRows {
         push(sizes, "columns", 4 * wide(entries));
         push(sizes, "pieces", 16 * wide(division.pieces.len()));
         push(sizes, "cut_rows", 16 * wide(division.cut.len()));
-    }
-
-    /// Logarithm of the rows that a warp walks side by side.
-    pub(crate) fn warp_rows_log2(&self, entry: &Entry) -> u32 {
-        warp_rows_log2(entry, self.entries.len(), self.rows)
     }
 }
 

@@ -100,7 +100,11 @@ def test_what_cannot_be_reduced_is_refused(device):
 def test_reductions_are_operators_of_pytorch(device):
     rowptr, col, value, _ = random_csr(12, 12, 0.3, device)
     x, value = randn(12, 8, device=device).requires_grad_(), value.requires_grad_()
-    torch.library.opcheck(torch.ops.windrow.aggregate.default, (rowptr, col, value, x, "max", "mul"))
+    torch.library.opcheck(torch.ops.windrow.aggregate.default, (rowptr, col, value, x, "max", "mul", True))
+    # Winners are for gradients: without one there are none.
+    out, winners = torch.ops.windrow.aggregate(rowptr, col, value.detach(), x.detach(), "max", "mul", False)
+    assert winners.numel() == 0
+    assert torch.equal(out, wt.spmm((rowptr, col, value), x, "max"))
     call = lambda x: wt.spmm((rowptr, col), x * 2, "max")  # noqa: E731
     found = torch.compile(call, fullgraph=True, backend="aot_eager")(x)
     assert torch.equal(found, call(x))

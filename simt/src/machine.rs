@@ -422,6 +422,9 @@ pub unsafe trait Simt {
     /// `a·b + c` in f64, rounded once.
     fn fma_f64(&self, a: f64, b: f64, c: f64) -> f64;
 
+    /// The larger of two numbers, NaN if one of them is (`max.NaN.f32`); of zeros the positive one.
+    fn maximum(&self, a: f32, b: f32) -> f32;
+
     /// 2 to the power `x` (`ex2.approx.ftz.f32`), off by at most 2⁻²² of itself, 2 ulp. Exactly 1 for zero and for
     /// subnormal `x`; zero instead of a subnormal result, so for every `x < −126`, minus infinity included; infinity
     /// from 128 on; NaN for NaN.

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::rows::{AggregatePass, Extremes, Gradients, Picked, Sums};
+use super::pass::{AggregatePass, Extremes, Gradients, Picked, Sums};
 use super::{AggregateParams, NO_WINNER};
 use crate::kernel::Kernel;
 use crate::variant::Variant;

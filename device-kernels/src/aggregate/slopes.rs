@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::row_softmax::butterfly;
 use crate::unroll::each;
 use crate::variant::Variant;
-use crate::ways::RowWalk;
+use crate::ways::{Groups, RowWalk};
 
 /// One instance: how rows are read, lanes that share an entry.
 ///
@@ -41,15 +41,15 @@ impl<G: Gather<Element: Element<Sum = f32>>, const LANES: u32> Kernel for Aggreg
         unsafe {
             let mut walk = if block < p.piece_count {
                 let [row, begin, end, _] = s.load_readonly(p.pieces.at(block));
-                RowWalk::of_block::<S, LANES>(s, [row, begin, end], AGGREGATE_WARPS)
+                RowWalk::of_block(s, Groups::pairs(LANES), [row, begin, end], AGGREGATE_WARPS)
             } else {
                 let warp = (block - p.piece_count) * AGGREGATE_WARPS + s.warp();
-                let Some(walk) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
+                let Some(walk) = RowWalk::of_warp(s, Groups::pairs(LANES), p.lists(), warp) else { return };
                 walk
             };
             let mean = p.mean_of(s, walk.row);
             while walk.goes_on() {
-                let positions = walk.positions::<S, LANES>(s);
+                let positions = walk.positions(s);
                 each::<2>(|i| {
                     let slope = Self::slope(s, p, &walk, positions[i]) * mean;
                     if positions[i] < walk.end && s.lane().is_multiple_of(LANES) {

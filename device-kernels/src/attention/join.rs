@@ -8,13 +8,21 @@ use super::{AttentionParams, partial_floats};
 use crate::kernel::Kernel;
 use crate::variant::Variant;
 
-const THREADS: u32 = 128;
+/// Threads of a block of the kernels that join pieces.
+pub(super) const THREADS: u32 = 128;
+
+/// Logarithm of the blocks among which so many elements of a cut window are dealt out: a thread has one, or none.
+#[must_use]
+pub const fn attention_join_parts_log2(elements: u32) -> u32 {
+    elements.div_ceil(THREADS).next_power_of_two().ilog2()
+}
 
 /// Arguments of [`AttentionJoin`].
 ///
 /// # Obligations
 /// Those of [`AttentionParams`], whose launch comes before this one; `windows[i] = [window, first slot, slots, _]`,
-/// each window once; windows have `1 << window_rows_log2` rows and partial sums `1 << width_log2` columns.
+/// each window once; windows have `1 << window_rows_log2` rows and partial sums `1 << width_log2` columns. The fast
+/// axis of the grid has `1 << parts_log2` blocks for each window.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct AttentionJoinParams {
@@ -26,9 +34,13 @@ pub struct AttentionJoinParams {
     pub window_rows_log2: u32,
     /// Logarithm of the columns of partial sums.
     pub width_log2: u32,
+    /// Logarithm of the blocks that share a window.
+    pub parts_log2: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
 }
 
-/// The kernel: a block for each window, a thread for each of its elements.
+/// The kernel: blocks for each window, a thread for each of its elements.
 pub struct AttentionJoin;
 
 impl Kernel for AttentionJoin {
@@ -46,10 +58,11 @@ impl Kernel for AttentionJoin {
         // SAFETY: the obligations of the params: slots hold what the launch before wrote; every element is one
         // thread's.
         unsafe {
-            let [window, first, count, _] = s.load_readonly(p.windows.at(s.block_idx()));
+            let [window, first, count, _] = s.load_readonly(p.windows.at(s.block_idx() >> p.parts_log2));
             let first = u64::from(walk) * u64::from(p.attention.slot_count) + u64::from(first);
             let partial = p.attention.partial.at_wide(first * record);
-            let mut at = s.thread_idx();
+            let part = s.block_idx() & ((1 << p.parts_log2) - 1);
+            let mut at = part * THREADS + s.thread_idx();
             while at < window_rows << p.width_log2 {
                 let (of_window, column) = (at >> p.width_log2, at & (width - 1));
                 let row = (window << p.window_rows_log2) + of_window;
@@ -75,7 +88,7 @@ impl Kernel for AttentionJoin {
                 if row < p.attention.rows {
                     p.attention.finish(s, (walk, row, column), joined);
                 }
-                at += THREADS;
+                at += THREADS << p.parts_log2;
             }
         }
     }

@@ -4,7 +4,6 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use crate::output::OutputType;
-use crate::unroll::each4;
 
 /// An operand with a matrix for each head: element `column` of row `row` of head `h` is the one at
 /// `h · head + row · ld + column`.
@@ -79,15 +78,8 @@ impl HeadMatrix {
     /// There are such elements, and no other thread touches them.
     #[inline(always)]
     pub(super) unsafe fn store_quad<S: Simt>(&self, s: &S, code: u32, at: u64, quad: [f32; 4]) {
-        let bytes = if code == OutputType::Sums.code() { 16 } else { 8 };
         // SAFETY: the caller's promise.
-        unsafe {
-            if (self.first.address() + at * (bytes / 4)) & (bytes - 1) == 0 {
-                self.store_at_once(s, code, at, quad);
-            } else {
-                each4(|i| self.store(s, code, at + i as u64, quad[i]));
-            }
-        }
+        unsafe { OutputType::store_quad_as(s, code, self.first, at, quad) }
     }
 
     /// Writes four successive elements of a row by one store.
@@ -96,20 +88,8 @@ impl HeadMatrix {
     /// As for [`store_quad`](Self::store_quad); they lie at a multiple of their size.
     #[inline(always)]
     pub(super) unsafe fn store_at_once<S: Simt>(&self, s: &S, code: u32, at: u64, quad: [f32; 4]) {
-        let [a, b, c, d] = quad;
         // SAFETY: the caller's promise.
-        unsafe {
-            if code == OutputType::Sums.code() {
-                s.store(self.first.cast::<f32>().at_wide(at).cast(), quad);
-            } else {
-                let pairs = if code == OutputType::F16.code() {
-                    [s.f32x2_to_f16x2([a, b]), s.f32x2_to_f16x2([c, d])]
-                } else {
-                    [s.f32x2_to_bf16x2([a, b]), s.f32x2_to_bf16x2([c, d])]
-                };
-                s.store(self.first.cast::<u16>().at_wide(at).cast(), pairs);
-            }
-        }
+        unsafe { OutputType::store_at_once_as(s, code, self.first, at, quad) }
     }
 }
 

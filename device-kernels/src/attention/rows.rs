@@ -17,7 +17,7 @@ use crate::element::{Element, Gather};
 use crate::kernel::Kernel;
 use crate::unroll::each;
 use crate::variant::Variant;
-use crate::ways::{RowLists, RowWalk};
+use crate::ways::{Groups, RowLists, RowWalk};
 
 /// One instance: how scores are made and rows are read, lanes across the width, and what each has of it, times a vector
 /// or an element.
@@ -78,7 +78,7 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
         unsafe {
             if block < p.piece_count {
                 let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
-                let mut walk = RowWalk::of_block::<S, LANES>(s, [row, first, end], ATTENTION_WARPS);
+                let mut walk = RowWalk::of_block(s, Groups::pairs(LANES), [row, first, end], ATTENTION_WARPS);
                 let state = Self::walk(s, p, heads, &mut walk);
                 Self::each_sum(s, (&walk, &state), |column, sum| {
                     s.store_shared(Self::SHARES.sum_at(s.warp(), 0, column), sum);
@@ -91,11 +91,11 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
                 return;
             }
             let warp = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
-            let Some(mut walk) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
+            let Some(mut walk) = RowWalk::of_warp(s, Groups::pairs(LANES), p.lists(), warp) else { return };
             let state = Self::walk(s, p, heads, &mut walk);
             if walk.is_own {
                 Self::write(s, p, heads.first, (&walk, &state));
-                if heads.leads && walk.tells::<S, LANES>(s) {
+                if heads.leads && walk.tells(s) {
                     p.keep_state(s, heads.own, walk.row, state.softmax);
                 }
             }
@@ -122,7 +122,7 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
         unsafe {
             let query = Scores::<C, G, LANES, PARTS>::own(s, &p.q, p.vector, (heads, walk.row));
             while walk.goes_on() {
-                let [one, other] = walk.positions::<S, LANES>(s);
+                let [one, other] = walk.positions(s);
                 // Not in a loop: what is under way stays in registers.
                 let first = Self::fetch(s, p, heads, one, walk.end);
                 let second = Self::fetch(s, p, heads, other, walk.end);
@@ -237,7 +237,7 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
         (walk, state): (&RowWalk, &State<PARTS>),
     ) {
         let inverse = state.softmax.inverse();
-        if !walk.tells::<S, LANES>(s) {
+        if !walk.tells(s) {
             return;
         }
         each::<PARTS>(|part| {
@@ -261,7 +261,7 @@ impl<C: ScoreForm, G: Gather<Element: Element<Sum = f32>>, const LANES: u32, con
     /// Calls `visit(column, sum)` for the sums of a row, each in one lane.
     #[inline(always)]
     fn each_sum<S: Simt>(s: &S, (walk, state): (&RowWalk, &State<PARTS>), mut visit: impl FnMut(u32, f32)) {
-        if walk.tells::<S, LANES>(s) {
+        if walk.tells(s) {
             Lanes::<G, LANES, PARTS>::each_element(|part, e| {
                 visit(Lanes::<G, LANES, PARTS>::column(s, part) + e as u32, state.sums[part][e]);
             });

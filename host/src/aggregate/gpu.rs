@@ -1,19 +1,21 @@
 //! A plan of reductions on a machine that runs kernels.
 
-use windrow_kernels::aggregate::{AggregateJoinParams, AggregateParams, MessageCode};
+use windrow_kernels::aggregate::{
+    AGGREGATE_ENTRIES_LOG2, AGGREGATE_WARPS, AggregateJoinParams, AggregateParams, MessageCode,
+};
 use windrow_kernels::output::OutputType;
 use windrow_kernels::{Dtype, Entry, Variant};
-use windrow_simt::GlobalPtr;
+use windrow_simt::{GlobalPtr, WARP};
 
 use super::options::{AggregateOptions, Message, Reduce};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::plan::{Blocks, Launcher, OfStream, On, PREPARE, PerStream, WorkspaceMemory, taken_over};
-use crate::row_lists::DeviceRows;
+use crate::row_lists::{DeviceRows, side_by_side_log2, warp_rows_log2};
 
-/// Columns of a value of the grid's slow axis: few, so that several groups of a warp have entries under way.
-const WIDTH: u32 = 32;
+/// Columns that the lanes of an entry read together for the gradient of the values.
+const SLOPE_COLUMNS: u32 = 32;
 
 /// What a launch is of.
 #[derive(Clone, Copy, PartialEq)]
@@ -66,28 +68,54 @@ pub(super) struct GpuAggregate {
     pub(super) partial: PerStream<Option<WorkspaceMemory>>,
 }
 
-/// Columns that a slot has room for.
-fn slot_columns(options: &AggregateOptions) -> usize {
-    options.columns.next_multiple_of(WIDTH as usize)
+/// Warps that a multiprocessor has at work, about.
+const WARPS_AT_WORK: u64 = 16;
+/// Logarithm of the fewest lanes that columns are divided for.
+const LEAST_LANES_LOG2: u32 = 3;
+
+/// How the lanes of a warp share the columns.
+#[derive(Debug, PartialEq)]
+struct Share {
+    /// Logarithm of the lanes of a group.
+    lanes_log2: u32,
+    /// Values of the grid's slow axis.
+    count: u64,
+}
+
+impl Share {
+    /// For so many columns, of which a lane has `of_lane`: a group has all of them if a warp has lanes for them, unless
+    /// so many warps of such groups leave multiprocessors idle; then it has half as many, and so on.
+    fn of(columns: usize, of_lane: u32, warps: u64, multiprocessors: u32) -> Self {
+        let lanes = wide(columns).div_ceil(u64::from(of_lane)).max(1);
+        let shares = lanes.div_ceil(u64::from(WARP));
+        let mut lanes_log2 = lanes.div_ceil(shares).next_power_of_two().ilog2();
+        let count = |lanes_log2: u32| lanes.div_ceil(1 << lanes_log2);
+        while lanes_log2 > LEAST_LANES_LOG2
+            && warps * count(lanes_log2) < WARPS_AT_WORK * u64::from(multiprocessors)
+        {
+            lanes_log2 -= 1;
+        }
+        Self { lanes_log2, count: count(lanes_log2) }
+    }
 }
 
 /// Bytes of what pieces leave, for so many slots of rows, and of columns for gradients.
 pub(super) fn partial_bytes(options: &AggregateOptions, [rows, columns]: [u32; 2]) -> u64 {
     // With each number goes its winner.
     let of_row = if options.reduce.picks() { 2 } else { 1 };
-    4 * wide(slot_columns(options)) * (of_row * u64::from(rows)).max(u64::from(columns))
+    4 * wide(options.columns) * (of_row * u64::from(rows)).max(u64::from(columns))
 }
 
 impl GpuAggregate {
     /// The kernel of a pass.
     fn entry(&self, pass: Pass, aligned: bool) -> Result<&'static Entry, DeviceError> {
-        let (dtype, vectors, width) = (self.dtype, aligned, WIDTH);
+        let (dtype, vectors) = (self.dtype, aligned);
         let picks = self.options.reduce.picks() && pass == Pass::Forward;
         let variant = match pass {
             Pass::Forward | Pass::Backward => {
-                Variant::Aggregate { picks, backward: pass == Pass::Backward, dtype, vectors, width }
+                Variant::Aggregate { picks, backward: pass == Pass::Backward, dtype, vectors }
             }
-            Pass::Slopes => Variant::AggregateSlopes { dtype, vectors, width },
+            Pass::Slopes => Variant::AggregateSlopes { dtype, vectors, width: SLOPE_COLUMNS },
         };
         windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "aggregate" })
     }
@@ -188,6 +216,9 @@ impl GpuAggregate {
             true => operands.values,
             false => GlobalPtr::NULL,
         };
+        let of_lane = if operands.aligned { 16 / self.dtype.bytes() } else { 1 };
+        let warps = u64::from(AGGREGATE_WARPS) * wide(rows.pieces.len()) + u64::from(rows.rows);
+        let share = Share::of(columns, of_lane, warps, self.device.multiprocessors());
         let params = AggregateParams {
             x: operands.x.address,
             gradient: operands.gradient.address,
@@ -207,9 +238,15 @@ impl GpuAggregate {
             piece_count: narrow(rows.pieces.len()),
             rows: rows.rows,
             longest: rows.longest,
-            warp_rows_log2: rows.warp_rows_log2(entry),
+            warp_rows_log2: match pass {
+                Pass::Slopes => warp_rows_log2(entry, rows.entries.len(), rows.rows),
+                Pass::Forward | Pass::Backward => {
+                    let groups_log2 = WARP.ilog2() - share.lanes_log2;
+                    side_by_side_log2([groups_log2, AGGREGATE_ENTRIES_LOG2], rows.entries.len(), rows.rows)
+                }
+            },
             slot_count: rows.slots,
-            slot_columns: narrow(slot_columns(&self.options)),
+            reserved: 0,
             out_type: operands.out_type.code(),
             message: match message {
                 Message::Copy => MessageCode::Copy,
@@ -217,11 +254,11 @@ impl GpuAggregate {
                 Message::Add => MessageCode::Add,
             } as u32,
             sign: if reduce == Reduce::Min && pass == Pass::Forward { -1.0 } else { 1.0 },
-            reserved: 0,
+            lanes_log2: share.lanes_log2,
         };
         let launcher = Launcher::main(queue);
-        let shares = if pass == Pass::Slopes { 1 } else { wide(columns).div_ceil(u64::from(WIDTH)) };
-        let grid = [u64::from(params.blocks()), shares];
+        // The gradient of the values has a sum over all columns for each entry.
+        let grid = [u64::from(params.blocks()), if pass == Pass::Slopes { 1 } else { share.count }];
         // SAFETY: rows and pieces were made of a valid CSR and its transpose by `Division`, which keeps the
         // obligations, and belong to the plan, which frees them after the machine's work; the operands are the caller's
         // promise, and the entry is the one for their alignment.
@@ -239,5 +276,26 @@ impl GpuAggregate {
         let grid = [wide(rows.cut.len()), 1];
         // SAFETY: as above; every slot was written by the launch before.
         unsafe { launcher.start_grid(join, Blocks { grid, threads: join.block_threads }, &params) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_have_all_columns_unless_that_leaves_multiprocessors_idle() {
+        let share = |columns, of_lane, warps| Share::of(columns, of_lane, warps, 132);
+        let of = |lanes_log2, count| Share { lanes_log2, count };
+        assert_eq!(share(128, 4, 40_000), of(5, 1));
+        assert_eq!(share(128, 8, 40_000), of(4, 1));
+        assert_eq!(share(40, 4, 40_000), of(4, 1));
+        assert_eq!(share(264, 8, 40_000), of(5, 2));
+        assert_eq!(share(3, 1, 40_000), of(2, 1));
+        assert_eq!(share(0, 1, 40_000), of(0, 1));
+        // 2112 warps are at work.
+        assert_eq!(share(128, 4, 2000), of(4, 2));
+        assert_eq!(share(128, 4, 600), of(3, 4));
+        assert_eq!(share(32, 8, 1), of(2, 1));
     }
 }

@@ -3,7 +3,8 @@
 pub(super) mod gradient;
 
 use windrow_kernels::attention::{
-    AttentionJoinParams, AttentionParams, EntryBias, HeadMatrix, ScoreKind, WalkHeads, partial_floats,
+    AttentionJoinParams, AttentionParams, EntryBias, HeadMatrix, ScoreKind, WalkHeads,
+    attention_join_parts_log2, partial_floats,
 };
 use windrow_kernels::output::OutputType;
 use windrow_kernels::{Dtype, Entry, Variant};
@@ -340,8 +341,10 @@ impl GpuAttention {
             windows: windows.cut.pointer(),
             window_rows_log2: windows.rows.ilog2(),
             width_log2: width.ilog2(),
+            parts_log2: attention_join_parts_log2(windows.rows * width),
+            reserved: 0,
         };
-        let grid = [wide(windows.cut.len()), walks];
+        let grid = [wide(windows.cut.len()) << params.parts_log2, walks];
         // SAFETY: as above; every slot was written by the launch before.
         unsafe { launcher.start_grid(join, Blocks { grid, threads: join.block_threads }, &params) }
     }

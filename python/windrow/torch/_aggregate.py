@@ -37,17 +37,29 @@ def _at(tensor):
     return None if tensor is None else (tensor.data_ptr(), tensor.numel())
 
 
-def _forward(rowptr, col, value, x, reduce, message):
+def aggregate(rowptr, col, value, x, reduce, message):
+    """The reduction. Winners of a maximum or a minimum are written where gradients will ask for them."""
+    learned = torch.is_grad_enabled()
+    # Where code is made, and under transforms, tensors do not say whether they need a gradient.
+    if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        learned = learned and (x.requires_grad or (value is not None and value.requires_grad))
+    return aggregate_op(rowptr, col, value, x, reduce, message, learned)[0]
+
+
+def _keeps(reduce, learned):
+    return learned and reduce in ("max", "min")
+
+
+def _forward(rowptr, col, value, x, reduce, message, learned):
     with on_device(x.device):
-        learned = x.requires_grad or (value is not None and value.requires_grad)
         pattern, plan, stream = _open(rowptr, col, value, x, reduce, message, learned)
-        picks = reduce in ("max", "min")
+        keeps = _keeps(reduce, learned)
         out = x.new_zeros((pattern.rows, x.shape[1])) if plan is None else x.new_empty((pattern.rows, x.shape[1]))
-        winners = torch.empty(out.shape if picks else (0,), dtype=torch.int32, device=x.device)
+        winners = torch.empty(out.shape if keeps else (0,), dtype=torch.int32, device=x.device)
         if plan is None:
             return out, winners.fill_(-1)
         values, rows = _values(value), rows_of("X", x)
-        plan.forward(stream, operand(rows), _at(values), operand(out), _at(winners) if picks else None)
+        plan.forward(stream, operand(rows), _at(values), operand(out), _at(winners) if keeps else None)
     return out, winners
 
 
@@ -67,7 +79,7 @@ def _backward(rowptr, col, value, x, winners, gradient, reduce, message):
 
 
 def _setup(ctx, inputs, output):
-    rowptr, col, value, x, ctx.reduce, ctx.message = inputs
+    rowptr, col, value, x, ctx.reduce, ctx.message, _ = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(rowptr, col, value, x, output[1])
 
@@ -78,7 +90,7 @@ def _gradients(ctx, gradient, _):
     of_x, of_value = aggregate_backward_op(rowptr, col, value, x, winners, gradient, ctx.reduce, ctx.message)
     needs = ctx.needs_input_grad
     of_value = of_value.to(value.dtype) if needs[2] else None
-    return None, None, of_value, of_x if needs[3] else None, None, None
+    return None, None, of_value, of_x if needs[3] else None, None, None, None
 
 
 def _no_more(ctx, *_):
@@ -86,11 +98,12 @@ def _no_more(ctx, *_):
 
 
 aggregate_op = Operator(
-    "aggregate(Tensor rowptr, Tensor col, Tensor? value, Tensor x, str reduce, str message) -> (Tensor, Tensor)",
+    "aggregate(Tensor rowptr, Tensor col, Tensor? value, Tensor x, str reduce, str message, bool learned) "
+    "-> (Tensor, Tensor)",
     _forward,
-    lambda rowptr, col, value, x, reduce, message: (
+    lambda rowptr, col, value, x, reduce, message, learned: (
         x.new_empty((rowptr.shape[0] - 1, x.shape[1])),
-        x.new_empty((rowptr.shape[0] - 1, x.shape[1]) if reduce in ("max", "min") else (0,), dtype=torch.int32),
+        x.new_empty((rowptr.shape[0] - 1, x.shape[1]) if _keeps(reduce, learned) else (0,), dtype=torch.int32),
     ),
     _setup,
     _gradients,

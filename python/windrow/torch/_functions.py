@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 
 from windrow import errors
-from windrow.torch._aggregate import MESSAGES, REDUCTIONS, aggregate_op
+from windrow.torch._aggregate import MESSAGES, REDUCTIONS, aggregate
 from windrow.torch._cache import cache, check_indices
 from windrow.torch._csr import Matrix, parts, plain
 from windrow.torch._device import capturing, on_device, stream_of
@@ -97,13 +97,13 @@ def _has_hubs(rowptr):
 def _aggregate(rowptr, col, value, x, reduce, message):
     """Of heads, which are more columns, or products of their own where each has its values."""
     if x.dim() == 2:
-        return aggregate_op(rowptr, col, value, x, reduce, message)[0]
+        return aggregate(rowptr, col, value, x, reduce, message)
     if x.dim() != 3:
         raise errors.ShapeError(f"X has shape {tuple(x.shape)}; it must be (n, features) or (n, heads, features)")
     if value is None:
-        out = aggregate_op(rowptr, col, None, x.reshape(x.shape[0], -1), reduce, message)[0]
+        out = aggregate(rowptr, col, None, x.reshape(x.shape[0], -1), reduce, message)
         return out.view(-1, *x.shape[1:])
-    heads = [aggregate_op(rowptr, col, value[at], x[:, at], reduce, message)[0] for at in range(x.shape[1])]
+    heads = [aggregate(rowptr, col, value[at], x[:, at], reduce, message) for at in range(x.shape[1])]
     return torch.stack(heads, 1)
 
 

@@ -448,6 +448,15 @@ unsafe impl Simt for Thread<'_> {
         a.mul_add(b, c)
     }
 
+    fn maximum(&self, a: f32, b: f32) -> f32 {
+        match (a.is_nan() || b.is_nan(), a == b) {
+            (true, _) => f32::NAN,
+            // Bits of both: those of minus zero are the sign alone, and go unless both are.
+            (false, true) => f32::from_bits(a.to_bits() & b.to_bits()),
+            (false, false) => a.max(b),
+        }
+    }
+
     fn exp2(&self, x: f32) -> f32 {
         let power = x.exp2();
         if power < f32::MIN_POSITIVE { 0.0 } else { power }

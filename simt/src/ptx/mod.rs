@@ -439,6 +439,10 @@ unsafe impl Simt for Ptx {
         unsafe { intrinsics::fma_f64(a, b, c) }
     }
     #[inline(always)]
+    fn maximum(&self, a: f32, b: f32) -> f32 {
+        numbers::maximum(a, b)
+    }
+    #[inline(always)]
     fn exp2(&self, x: f32) -> f32 {
         numbers::exp2(x)
     }

@@ -23,6 +23,16 @@ pub(super) fn log2(x: f32) -> f32 {
 }
 
 #[inline(always)]
+pub(super) fn maximum(a: f32, b: f32) -> f32 {
+    let out: f32;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!("max.NaN.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) a, in(reg32) b, options(pure, nomem, nostack));
+    }
+    out
+}
+
+#[inline(always)]
 pub(super) fn sqrt(x: f32) -> f32 {
     let out: f32;
     // SAFETY: arithmetic on registers; no memory, no other lane.

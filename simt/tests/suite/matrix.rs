@@ -249,6 +249,12 @@ fn arithmetic() {
         let x = 1.0 + f32::EPSILON;
         assert_eq!(t.fma(x, x, -(1.0 + 2.0 * f32::EPSILON)), f32::EPSILON * f32::EPSILON);
         assert_eq!(t.population(u64::MAX >> 3), 61);
+        assert_eq!((t.maximum(1.0, -3.0), t.maximum(f32::NEG_INFINITY, -3.0)), (1.0, -3.0));
+        assert!(t.maximum(f32::NAN, 1.0).is_nan() && t.maximum(f32::INFINITY, f32::NAN).is_nan());
+        assert_eq!(
+            [t.maximum(-0.0, 0.0), t.maximum(0.0, -0.0), t.maximum(-0.0, -0.0)].map(f32::to_bits),
+            [0, 0, 1 << 31]
+        );
         for i in 0..=253i16 {
             // Powers of two are exact, those between off by no more than what is promised.
             let (x, between) = (f32::from(i - 126), f32::from(i - 126) + 0.3);

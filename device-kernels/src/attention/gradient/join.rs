@@ -4,16 +4,16 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::{AttentionGradientParams, gradient_partial_floats};
+use crate::attention::join::THREADS;
 use crate::kernel::Kernel;
 use crate::variant::Variant;
-
-const THREADS: u32 = 128;
 
 /// Arguments of [`AttentionGradientJoin`].
 ///
 /// # Obligations
 /// Those of [`AttentionGradientParams`], whose launch comes before this one; `cut[i] = [row, first slot, slots, _]`,
-/// each row or window once; `results` and `width` are those of the launch before, the second `1 << width_log2`.
+/// each row or window once; `results` and `width` are those of the launch before, the second `1 << width_log2`. The
+/// fast axis of the grid has `1 << parts_log2` blocks for each row or window.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct AttentionGradientJoinParams {
@@ -27,11 +27,11 @@ pub struct AttentionGradientJoinParams {
     pub width_log2: u32,
     /// Logarithm of the rows of a window.
     pub window_rows_log2: u32,
-    /// Zero: `Pod` allows no padding.
-    pub reserved: u32,
+    /// Logarithm of the blocks that share a row or window.
+    pub parts_log2: u32,
 }
 
-/// The kernel: a block for each row or window, a thread for each of its elements.
+/// The kernel: blocks for each row or window, a thread for each of its elements.
 pub struct AttentionGradientJoin;
 
 impl Kernel for AttentionGradientJoin {
@@ -48,10 +48,11 @@ impl Kernel for AttentionGradientJoin {
         // SAFETY: the obligations of the params: slots hold what the launch before wrote; every element is one
         // thread's.
         unsafe {
-            let [window, first, count, _] = s.load_readonly(p.cut.at(s.block_idx()));
+            let [window, first, count, _] = s.load_readonly(p.cut.at(s.block_idx() >> p.parts_log2));
             let first = u64::from(walk) * u64::from(p.gradient.slot_count) + u64::from(first);
             let partial = p.gradient.partial.at_wide(first * record);
-            let mut at = s.thread_idx();
+            let part = s.block_idx() & ((1 << p.parts_log2) - 1);
+            let mut at = part * THREADS + s.thread_idx();
             while at < of_row << p.window_rows_log2 {
                 let (of_result, column) = (at >> p.width_log2, at & ((1 << p.width_log2) - 1));
                 // Of one or two results, which a division is not needed for.
@@ -68,7 +69,7 @@ impl Kernel for AttentionGradientJoin {
                     }
                     p.gradient.finish(s, [head, row, result, of_head], sum);
                 }
-                at += THREADS;
+                at += THREADS << p.parts_log2;
             }
         }
     }

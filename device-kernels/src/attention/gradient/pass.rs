@@ -20,7 +20,7 @@ use crate::element::{Element, Gather};
 use crate::kernel::Kernel;
 use crate::unroll::each;
 use crate::variant::Variant;
-use crate::ways::{RowLists, RowWalk};
+use crate::ways::{Groups, RowLists, RowWalk};
 
 /// Which lists a pass walks.
 pub trait GradientPass: 'static {
@@ -130,7 +130,7 @@ where
         unsafe {
             if block < p.piece_count {
                 let [row, first, end, slot] = s.load_readonly(p.pieces.at(block));
-                let of = RowWalk::of_block::<S, LANES>(s, [row, first, end], ATTENTION_WARPS);
+                let of = RowWalk::of_block(s, Groups::pairs(LANES), [row, first, end], ATTENTION_WARPS);
                 let mut walk = Self::start(s, p, heads, of);
                 let sums = Self::walk(s, p, &mut walk);
                 if s.warp() == 0 && first == s.load_readonly(p.offsets.at(row)) {
@@ -144,7 +144,7 @@ where
                 return;
             }
             let warp = (block - p.piece_count) * ATTENTION_WARPS + s.warp();
-            let Some(of) = RowWalk::of_warp::<S, LANES>(s, p.lists(), warp) else { return };
+            let Some(of) = RowWalk::of_warp(s, Groups::pairs(LANES), p.lists(), warp) else { return };
             let mut walk = Self::start(s, p, heads, of);
             let sums = Self::walk(s, p, &mut walk);
             if of.is_own {
@@ -215,7 +215,7 @@ where
         // SAFETY: the caller's promise; all lanes go on as long as one of them has entries, and have as many ways.
         unsafe {
             while walk.of.goes_on() {
-                let [one, other] = walk.of.positions::<S, LANES>(s);
+                let [one, other] = walk.of.positions(s);
                 // Not in a loop: what is under way stays in registers.
                 let first = Self::gather(s, p, walk, one);
                 let second = Self::gather(s, p, walk, other);
@@ -322,7 +322,7 @@ where
     /// The obligations of the params; no other warp has the row.
     #[inline(always)]
     unsafe fn keep_terms<S: Simt>(s: &S, p: &AttentionGradientParams, walk: &Walk<PARTS>) {
-        if !P::OVER_COLUMNS && walk.heads.leads && walk.of.tells::<S, LANES>(s) {
+        if !P::OVER_COLUMNS && walk.heads.leads && walk.of.tells(s) {
             // SAFETY: the caller's promise.
             unsafe { s.store(p.terms.at_wide(p.row_at(walk.heads.own, walk.of.row)), walk.terms) };
         }
@@ -335,7 +335,7 @@ where
         (walk, sums): (&Walk<PARTS>, &Pair<PARTS>),
         mut visit: impl FnMut(u32, u32, f32),
     ) {
-        if walk.of.tells::<S, LANES>(s) {
+        if walk.of.tells(s) {
             let column = |part| Lanes::<G, LANES, PARTS>::column(s, part);
             each::<2>(|i| {
                 Lanes::<G, LANES, PARTS>::each_element(|part, e| {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use windrow_kernels::attention::{
     AttentionGradientJoinParams, AttentionGradientParams, EntryBias, HeadMatrix, RowTerms, ScoreKind, SumsTo,
-    WalkHeads, gradient_partial_floats, gradient_results,
+    WalkHeads, attention_join_parts_log2, gradient_partial_floats, gradient_results,
 };
 use windrow_kernels::output::OutputType;
 use windrow_kernels::training::Matrix;
@@ -378,15 +378,17 @@ impl GpuAttention {
         }
         let join = join_entry()?;
         params.first_walk = 0;
+        let elements = windows.rows * gradient_partial_floats(pass.results, pass.width);
         let params = AttentionGradientJoinParams {
             gradient: params,
             cut: windows.cut.pointer(),
             results: pass.results,
             width_log2: pass.width.ilog2(),
             window_rows_log2: windows.rows.ilog2(),
-            reserved: 0,
+            parts_log2: attention_join_parts_log2(elements),
         };
-        let grid = [wide(windows.cut.len()), u64::from(self.heads >> pass.heads.count_log2)];
+        let grid =
+            [wide(windows.cut.len()) << params.parts_log2, u64::from(self.heads >> pass.heads.count_log2)];
         // SAFETY: as above; every slot was written by the launches before.
         unsafe { launcher.start_grid(join, Blocks { grid, threads: join.block_threads }, &params) }
     }
