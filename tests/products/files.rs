@@ -43,6 +43,7 @@ fn files_become_verified_products() {
             let n = match device.kind() {
                 DeviceKind::Emulator if !device.name().contains("InOrder") => continue,
                 DeviceKind::Emulator => 8,
+                DeviceKind::Cpu => 32,
                 _ => 128,
             };
             verified::<f32>(&a, &device, Algorithm::RowSplit, n);

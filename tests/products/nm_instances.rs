@@ -69,7 +69,8 @@ fn tensor_cores(prefix: &str, precision: Precision, least_divided: usize) {
             let n = [70, 550, 129, 260][(p + v) % 4];
             let m = ROWS[(p + 2 * v) % 4];
             let case = Case::new((m, k, n), pattern(keep, group, l), layout(p + v));
-            for (at, entry) in entries(prefix).enumerate() {
+            // Every other instance: the rest has its turn with the next pattern.
+            for (at, entry) in entries(prefix).enumerate().filter(|(at, _)| (at + p + v) % 2 == 0) {
                 let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).precision(precision);
                 let builder = builder.layout(case.layout);
                 cases += 1;
@@ -91,22 +92,22 @@ fn tensor_cores(prefix: &str, precision: Precision, least_divided: usize) {
     }
     report_missing_gpu(&format!("instances {prefix}* on Tensor Cores"), cases);
     assert_eq!(ran.len(), entries(prefix).count(), "only {ran:?}, {refused} refused");
-    assert!(ran.values().all(|&runs| runs >= 5) && divided >= least_divided, "{ran:?}, {divided} divided");
+    assert!(ran.values().all(|&runs| runs >= 3) && divided >= least_divided, "{ran:?}, {divided} divided");
 }
 
 #[test]
 fn tensor_cores_f16() {
-    tensor_cores("nm_f16_", Precision::F16, 11);
+    tensor_cores("nm_f16_", Precision::F16, 5);
 }
 
 #[test]
 fn tensor_cores_bf16() {
-    tensor_cores("nm_bf16_", Precision::Bf16, 11);
+    tensor_cores("nm_bf16_", Precision::Bf16, 5);
 }
 
 #[test]
 fn tensor_cores_tf32() {
-    tensor_cores("nm_tf32_", Precision::Tf32, 11);
+    tensor_cores("nm_tf32_", Precision::Tf32, 5);
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn sparse_tensor_cores(prefix: &str, precision: Precision) {
             // Where a weight of zero stands in for one that is kept, what is dropped must be finite.
             let unseen = if p < 2 { f32::NAN } else { 5.0 };
             let case = Case::with((m, k, n), pattern(keep, group, l), layout(p + v), unseen);
-            for (at, entry) in entries(prefix).enumerate() {
+            for (at, entry) in entries(prefix).enumerate().filter(|(at, _)| (at + p + v) % 2 == 0) {
                 let builder = NmSpmm::builder(&case.weights).rows(m).precision(precision).layout(case.layout);
                 let builder = builder.algorithm(NmAlgorithm::SparseTensorCores).kernel(entry);
                 cases += 1;
@@ -156,7 +157,7 @@ fn sparse_tensor_cores(prefix: &str, precision: Precision) {
     }
     report_missing_gpu(&format!("instances {prefix}* on sparse Tensor Cores"), cases);
     assert_eq!(ran.len(), entries(prefix).count(), "only {ran:?}");
-    assert!(ran.values().all(|&runs| runs >= 28) && brought > 40 && brought < cases, "{ran:?}, {brought}");
+    assert!(ran.values().all(|&runs| runs >= 14) && brought > 20 && brought < cases, "{ran:?}, {brought}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Softmax over rows and its gradient, on every device, against an f64 reference.
 
-use crate::common::{devices, gpu, report_missing_gpu};
+use crate::common::{by_turns, devices, gpu, report_missing_gpu};
 use windrow::{Csr, Device, DeviceBuffer, EmulatorSchedule, PlanError, RowSoftmax};
 use windrow_testkit::{Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, Values};
 
@@ -156,7 +156,8 @@ fn check_all(what: &str, cases: &[Case]) {
 
 #[test]
 fn probabilities_and_gradients() {
-    check_all("softmax over rows", &cases());
+    let cases = cases();
+    by_turns("softmax over rows", cases.len(), |device, turn, _| check(device, &cases[turn]));
 }
 
 #[test]

@@ -66,9 +66,7 @@ fn shrinking_memory_ends_in_an_error() {
         &["spy", &graph, "--out", &picture],
     ] {
         let mut refused = 0;
-        for kib in [
-            1_000_000, 500_000, 400_000, 320_000, 260_000, 220_000, 180_000, 150_000, 120_000, 90_000, 60_000,
-        ] {
+        for kib in [700_000, 400_000, 260_000, 180_000, 120_000, 60_000] {
             let outcome = within(kib, work);
             match outcome.code {
                 Some(0) => {}

@@ -2,7 +2,8 @@
 //!
 //! A case that ran under one schedule shows most of what it would show under the others: the emulator finds races
 //! whatever the order of the threads, and compares every element. What may depend on the order, a kernel shows with any
-//! case, so that every kernel runs under every schedule. `WINDROW_ALL_CASES=1` runs every case under every schedule.
+//! case, so that every kernel runs under every schedule. Of two layouts of its operands a case has one, by turns,
+//! except on a GPU. `WINDROW_ALL_CASES=1` runs every case in both layouts under every schedule.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use windrow_testkit::{Comparison, Tally};
 
 use super::{devices, is_set, report_missing_gpu};
 
-/// Set where every case is to run under every schedule of the emulator, which takes about four times as long.
+/// Set where every case is to run in both layouts under every schedule of the emulator, which takes about eight times
+/// as long.
 const ALL_CASES: &str = "WINDROW_ALL_CASES";
 
 /// Whether nothing is left out.
@@ -76,6 +78,13 @@ impl Coverage {
     }
 }
 
+/// Whether a device runs case `case` in layout number `layout`, one of two.
+pub(super) fn has_layout(device: &Device, case: usize, layout: usize) -> bool {
+    // Not the last digit alone: that goes with the schedule.
+    let whose = case.count_ones() as usize;
+    all_cases() || device.kind() == DeviceKind::Cuda || whose % 2 == layout
+}
+
 /// Runs `turns` cases, each on the devices whose turn it is, then what the notes in [`Coverage`] lack under some
 /// schedule; prints what ran.
 ///
@@ -85,6 +94,20 @@ impl Coverage {
 pub(crate) fn by_turns(
     what: &str,
     turns: usize,
+    run: impl FnMut(&Device, usize, &mut Coverage) -> Comparison,
+) {
+    by_some_turns(what, turns, |_, _| None, run);
+}
+
+/// [`by_turns`] without those that a reason is given for.
+///
+/// # Panics
+/// As [`by_turns`].
+#[track_caller]
+pub(super) fn by_some_turns(
+    what: &str,
+    turns: usize,
+    left_out: impl Fn(&Device, usize) -> Option<&'static str>,
     mut run: impl FnMut(&Device, usize, &mut Coverage) -> Comparison,
 ) {
     let devices = devices();
@@ -93,9 +116,10 @@ pub(crate) fn by_turns(
         devices.iter().map(|device| Tally::new(format!("{what} on {device}"))).collect();
     for (device, tally) in devices.iter().zip(&mut tallies) {
         for turn in 0..turns {
-            match takes_turn(device, turn) {
-                true => tally.ran(&run(device, turn, &mut coverage)),
-                false => tally.skipped("under other schedules"),
+            match left_out(device, turn) {
+                Some(reason) => tally.skipped(reason),
+                None if !takes_turn(device, turn) => tally.skipped("under other schedules"),
+                None => tally.ran(&run(device, turn, &mut coverage)),
             }
         }
     }
