@@ -231,6 +231,8 @@ mod tuned;
 mod view;
 
 pub mod costs;
+#[cfg(feature = "dist")]
+pub mod dist;
 #[doc(hidden)]
 pub mod internal;
 pub mod interop;
@@ -251,6 +253,8 @@ pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, Kernel
 #[cfg(feature = "emulator")]
 pub use device::{Fault, Faults};
 pub use element::{Element, Real};
+#[cfg(feature = "dist")]
+pub use error::DistError;
 pub use error::{
     AggregateError, AttentionError, DeviceError, Error, NmError, PlanError, SddmmError, SpmmError,
     TensorError, TrainingError,

@@ -47,14 +47,17 @@ fn files_become_verified_products() {
                 _ => 128,
             };
             verified::<f32>(&a, &device, Algorithm::RowSplit, n);
-            verified::<bf16>(&a, &device, Algorithm::Auto, n);
-            verified::<f16>(&a, &device, Algorithm::Auto, n);
-            verified::<f16>(&a, &device, Algorithm::TileStream, n);
             verified::<f16>(&a, &device, Algorithm::Hybrid, n);
-            ran += 5;
+            ran += 2;
+            if device.kind() != DeviceKind::Emulator {
+                verified::<bf16>(&a, &device, Algorithm::Auto, n);
+                verified::<f16>(&a, &device, Algorithm::Auto, n);
+                verified::<f16>(&a, &device, Algorithm::TileStream, n);
+                ran += 3;
+            }
         }
     }
     // The CPU and one schedule of the emulator, or the GPU where only that is asked for.
-    assert!(ran >= 5 * FILES.len() * devices().len().min(2));
+    assert!(ran >= FILES.len() * if devices().len() > 1 { 7 } else { 5 });
     report_missing_gpu("files", 5 * FILES.len());
 }

@@ -23,6 +23,7 @@ mod device_sddmm;
 mod device_softmax;
 mod device_tensors;
 mod device_transpose;
+mod dist;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;

@@ -3,6 +3,8 @@
 mod aggregate;
 mod attention;
 mod device;
+#[cfg(feature = "dist")]
+mod dist;
 mod nm;
 mod plan;
 mod sddmm;
@@ -13,6 +15,8 @@ mod training;
 pub use aggregate::AggregateError;
 pub use attention::AttentionError;
 pub use device::DeviceError;
+#[cfg(feature = "dist")]
+pub use dist::DistError;
 pub use nm::NmError;
 pub use plan::PlanError;
 pub use sddmm::SddmmError;
@@ -112,6 +116,10 @@ pub enum Error {
     /// An operation of training, such as a loss or a step of Adam.
     #[error(transparent)]
     Training(#[from] TrainingError),
+    /// Ranks that plan or run a product together.
+    #[cfg(feature = "dist")]
+    #[error(transparent)]
+    Dist(#[from] DistError),
     /// A matrix, tensor or pattern that is none.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -139,6 +147,8 @@ impl Error {
             | Self::Nm(NmError::Plan(error))
             | Self::Tensor(TensorError::Plan(error))
             | Self::Training(TrainingError::Plan(error)) => Some(error),
+            #[cfg(feature = "dist")]
+            Self::Dist(DistError::Spmm(SpmmError::Plan(error))) => Some(error),
             _ => None,
         }
     }

@@ -1,0 +1,293 @@
+//! Ranks, and the messages between them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::DistError;
+
+/// For how long a rank waits for another unless told otherwise.
+const TIME_OUT: Duration = Duration::from_secs(300);
+/// Most ranks of a group.
+const MOST: usize = 1 << 16;
+
+/// One rank's end of a group: what it sends to the others and gets from them.
+///
+/// All ranks make the same calls in the same order; a call of one waits for those of the others. One that fails or
+/// ends is told to the others, whose calls then end with [`DistError::RankFailed`] instead of waiting; a silent one is
+/// waited for until the [time-out](Self::time_out).
+///
+/// # Examples
+/// ```
+/// use windrow::dist::Communicator;
+///
+/// let group = Communicator::threads(3)?;
+/// let sums: Vec<u64> = std::thread::scope(|scope| {
+///     let ranks: Vec<_> = group
+///         .into_iter()
+///         .map(|rank| scope.spawn(move || rank.all_gather(&(rank.rank() as u64 + 1)).map(|all| all.iter().sum())))
+///         .collect();
+///     ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Result<_, _>>()
+/// })?;
+/// assert_eq!(sums, [6, 6, 6]);
+/// # Ok::<(), windrow::DistError>(())
+/// ```
+pub struct Communicator {
+    rank: usize,
+    hub: Arc<Hub>,
+    time_out: Duration,
+}
+
+/// Where messages lie until they are fetched.
+struct Hub {
+    ranks: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// From rank `i` to rank `j` at `i·ranks + j`, in the order in which they were sent.
+    mail: Vec<VecDeque<Vec<u8>>>,
+    /// Why a rank sends nothing more.
+    gone: Vec<Option<String>>,
+}
+
+impl Hub {
+    /// A thread that panicked with the lock left whole messages behind: they are pushed and popped at once.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Communicator {
+    /// A group of ranks in this process, one for each thread that takes one. Messages are copied through host memory.
+    ///
+    /// # Errors
+    /// [`DistError::GroupSize`] for no rank, or more than 65,536.
+    pub fn threads(ranks: usize) -> Result<Vec<Self>, DistError> {
+        if ranks == 0 || ranks > MOST {
+            return Err(DistError::GroupSize { ranks });
+        }
+        let state = State {
+            mail: std::iter::repeat_with(VecDeque::new).take(ranks * ranks).collect(),
+            gone: vec![None; ranks],
+        };
+        let hub = Arc::new(Hub { ranks, state: Mutex::new(state), changed: Condvar::new() });
+        Ok((0..ranks).map(|rank| Self { rank, hub: Arc::clone(&hub), time_out: TIME_OUT }).collect())
+    }
+
+    /// Waits for another rank for so long at most, instead of five minutes.
+    #[must_use]
+    pub fn time_out(mut self, time_out: Duration) -> Self {
+        self.time_out = time_out;
+        self
+    }
+
+    /// Number of this rank, from 0 on.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks of the group.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.hub.ranks
+    }
+
+    /// What every rank gives, in the order of the ranks.
+    ///
+    /// # Errors
+    /// [`DistError::RankFailed`] and [`DistError::TimedOut`] of another rank; [`DistError::Disagreement`] if another
+    /// gave something of another type.
+    pub fn all_gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, DistError> {
+        let text = serde_json::to_vec(own).map_err(|error| self.unlike(self.rank, &error))?;
+        for to in self.others() {
+            self.send(to, text.clone());
+        }
+        (0..self.size())
+            .map(|from| {
+                let text = if from == self.rank { text.clone() } else { self.receive(from)? };
+                serde_json::from_slice(&text).map_err(|error| self.unlike(from, &error))
+            })
+            .collect()
+    }
+
+    /// Looks whether every rank has the same.
+    pub(super) fn agree<T>(&self, what: &'static str, own: &T) -> Result<(), DistError>
+    where
+        T: Serialize,
+    {
+        let own = serde_json::to_string(own).map_err(|error| self.unlike(self.rank, &error))?;
+        for (rank, theirs) in self.all_gather(&own)?.into_iter().enumerate() {
+            if theirs != own {
+                let own_rank = self.rank;
+                return Err(DistError::Disagreement { what, rank, theirs, own_rank, own });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every rank is here.
+    ///
+    /// # Errors
+    /// [`DistError::RankFailed`] and [`DistError::TimedOut`] of another rank.
+    pub fn barrier(&self) -> Result<(), DistError> {
+        self.all_gather(&()).map(|_| ())
+    }
+
+    /// Tells the other ranks that this one goes on no more, and why: their calls end with [`DistError::RankFailed`]. A
+    /// call that fails does so by itself.
+    pub fn abandon(&self, reason: &str) {
+        let mut state = self.hub.lock();
+        state.gone[self.rank].get_or_insert_with(|| reason.to_owned());
+        self.hub.changed.notify_all();
+    }
+
+    /// What comes of a call; a failure is told to the others.
+    pub(super) fn told<T>(&self, outcome: Result<T, DistError>) -> Result<T, DistError> {
+        if let Err(error) = &outcome {
+            self.abandon(&error.to_string());
+        }
+        outcome
+    }
+
+    /// The other ranks, from the next one on, so that not all of them begin with the same.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, size) = (self.rank, self.size());
+        (1..size).map(move |step| (rank + step) % size)
+    }
+
+    /// Leaves a message for a rank.
+    pub(super) fn send(&self, to: usize, message: Vec<u8>) {
+        let at = self.rank * self.size() + to;
+        self.hub.lock().mail[at].push_back(message);
+        self.hub.changed.notify_all();
+    }
+
+    /// The next message of a rank.
+    pub(super) fn receive(&self, from: usize) -> Result<Vec<u8>, DistError> {
+        let (at, waiting) = (from * self.size() + self.rank, self.rank);
+        let begun = Instant::now();
+        let mut state = self.hub.lock();
+        loop {
+            if let Some(message) = state.mail[at].pop_front() {
+                return Ok(message);
+            }
+            if let Some(reason) = &state.gone[from] {
+                return Err(DistError::RankFailed { rank: from, waiting, reason: reason.clone() });
+            }
+            let Some(left) = self.time_out.checked_sub(begun.elapsed()) else {
+                return Err(DistError::TimedOut { rank: from, waiting, waited: self.time_out });
+            };
+            let woken = self.hub.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn unlike(&self, from: usize, error: &serde_json::Error) -> DistError {
+        DistError::Disagreement {
+            what: "what they give",
+            rank: from,
+            theirs: format!("something else ({error})"),
+            own_rank: self.rank,
+            own: "this".to_owned(),
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        let panicked = std::thread::panicking();
+        self.abandon(if panicked { "its thread panicked" } else { "it has left the group" });
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Communicator(rank {} of {})", self.rank, self.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each rank of a group of threads makes.
+    fn ranks<T: Send>(size: usize, time_out: Duration, work: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
+        let group = Communicator::threads(size).unwrap();
+        std::thread::scope(|scope| {
+            let work = &work;
+            let threads: Vec<_> =
+                group.into_iter().map(|rank| scope.spawn(move || work(rank.time_out(time_out)))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn every_rank_gets_what_all_of_them_give() {
+        for size in [1, 2, 5] {
+            let found = ranks(size, TIME_OUT, |rank| {
+                rank.barrier().unwrap();
+                rank.all_gather(&(rank.rank(), "x".repeat(rank.rank()))).unwrap()
+            });
+            let want: Vec<_> = (0..size).map(|rank| (rank, "x".repeat(rank))).collect();
+            assert!(found.iter().all(|found| *found == want), "{found:?}");
+        }
+        assert_eq!(Communicator::threads(0).unwrap_err(), DistError::GroupSize { ranks: 0 });
+        assert!(Communicator::threads(MOST + 1).is_err());
+    }
+
+    #[test]
+    fn a_rank_that_ends_is_named() {
+        let found = ranks(3, TIME_OUT, |rank| match rank.rank() {
+            1 => None,
+            2 => {
+                rank.abandon("no memory");
+                None
+            }
+            _ => rank.barrier().err().map(|error| error.to_string()),
+        });
+        // Which of both is found first depends on the threads; each is named with its reason.
+        let error = found[0].as_ref().unwrap();
+        assert!(
+            error == "rank 1 failed while this rank, 0, waited for it: it has left the group"
+                || error == "rank 2 failed while this rank, 0, waited for it: no memory",
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_was_sent_before_a_rank_ended_is_received() {
+        let group = Communicator::threads(2).unwrap();
+        let [zero, one] = <[_; 2]>::try_from(group).unwrap();
+        one.send(0, vec![7]);
+        drop(one);
+        assert_eq!(zero.receive(1).unwrap(), [7]);
+        assert!(matches!(zero.receive(1), Err(DistError::RankFailed { rank: 1, waiting: 0, .. })));
+    }
+
+    #[test]
+    fn a_silent_rank_is_waited_for_until_the_time_is_up() {
+        let waited = Duration::from_millis(50);
+        let group = Communicator::threads(2).unwrap();
+        let mut group = group.into_iter().map(|rank| rank.time_out(waited));
+        let (zero, _one) = (group.next().unwrap(), group.next().unwrap());
+        let begun = Instant::now();
+        assert_eq!(zero.barrier().unwrap_err(), DistError::TimedOut { rank: 1, waiting: 0, waited });
+        assert!(begun.elapsed() >= waited);
+    }
+
+    #[test]
+    fn ranks_that_give_other_things_are_told() {
+        let found = ranks(2, TIME_OUT, |rank| match rank.rank() {
+            0 => rank.all_gather(&5u32).map(|_| ()),
+            _ => rank.all_gather(&"five".to_owned()).map(|_| ()),
+        });
+        assert!(matches!(found[0], Err(DistError::Disagreement { rank: 1, own_rank: 0, .. })), "{found:?}");
+    }
+}

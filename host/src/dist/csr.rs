@@ -1,0 +1,210 @@
+//! Sparse matrices of which each rank has some rows.
+
+use windrow_formats::{Coo, Csr, Value};
+
+use super::communicator::Communicator;
+use super::ownership::Ownership;
+use crate::error::DistError;
+use crate::num::narrow;
+
+/// A sparse matrix of which each rank of a group has the rows that it owns.
+///
+/// Rows of the dense operand are owned, too, as [`columns`](Self::columns) says: those of a square matrix as its rows
+/// are, so that a result is an operand of the next product.
+///
+/// # Examples
+/// ```
+/// use windrow::Csr;
+/// use windrow::dist::{Communicator, DistCsr};
+///
+/// let a = Csr::<f32>::identity(5)?;
+/// for rank in Communicator::threads(1)? {
+///     let part = DistCsr::of(&rank, &a)?;
+///     assert_eq!((part.local().rows(), part.rows().rows()), (5, 5));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct DistCsr<V: Value> {
+    rank: usize,
+    rows: Ownership,
+    columns: Ownership,
+    local: Csr<V>,
+}
+
+impl<V: Value> DistCsr<V> {
+    /// This rank's rows of a matrix that every rank has, with [balanced](Ownership::balanced) work.
+    ///
+    /// # Errors
+    /// As for [`with_ownership`](Self::with_ownership).
+    pub fn of(communicator: &Communicator, a: &Csr<V>) -> Result<Self, DistError> {
+        let rows = Ownership::balanced(a, communicator.size());
+        let columns = match a.rows() == a.cols() {
+            true => rows.clone(),
+            false => Ownership::even(a.cols(), communicator.size()),
+        };
+        Self::with_ownership(communicator, a, rows, columns)
+    }
+
+    /// This rank's rows of a matrix that every rank has, with given owners of its rows and of those of `B`.
+    ///
+    /// # Errors
+    /// - [`DistError::Division`] if the owners are of another number of rows or ranks;
+    /// - [`DistError::Disagreement`] if ranks have other matrices or owners;
+    /// - those of [`Communicator::all_gather`].
+    pub fn with_ownership(
+        communicator: &Communicator,
+        a: &Csr<V>,
+        rows: Ownership,
+        columns: Ownership,
+    ) -> Result<Self, DistError> {
+        communicator.told(Self::part(communicator, a, rows, columns))
+    }
+
+    fn part(
+        communicator: &Communicator,
+        a: &Csr<V>,
+        rows: Ownership,
+        columns: Ownership,
+    ) -> Result<Self, DistError> {
+        for (what, owned, len) in [("rows", &rows, a.rows()), ("columns", &columns, a.cols())] {
+            if owned.rows() != len || owned.ranks() != communicator.size() {
+                return Err(DistError::Division {
+                    what,
+                    len: owned.rows(),
+                    parts: owned.ranks(),
+                    wanted_len: len,
+                    wanted_parts: communicator.size(),
+                });
+            }
+        }
+        communicator.agree("rows, columns and entries", &(a.rows(), a.cols(), a.nnz()))?;
+        communicator.agree("who owns what", &(&rows, &columns))?;
+        let rank = communicator.rank();
+        let local = rows_of(a, rows.range(rank))?;
+        Ok(Self { rank, rows, columns, local })
+    }
+
+    /// A matrix that no rank has as a whole: the rows of each follow those of the one before. `columns` says who owns
+    /// which rows of `B`; without it that is as rows of the matrix are owned, if it is square, else evenly.
+    ///
+    /// # Errors
+    /// As for [`with_ownership`](Self::with_ownership).
+    pub fn from_local(
+        communicator: &Communicator,
+        local: Csr<V>,
+        columns: Option<Ownership>,
+    ) -> Result<Self, DistError> {
+        communicator.told(Self::joined(communicator, local, columns))
+    }
+
+    fn joined(
+        communicator: &Communicator,
+        local: Csr<V>,
+        columns: Option<Ownership>,
+    ) -> Result<Self, DistError> {
+        communicator.agree("columns", &local.cols())?;
+        let rows = Ownership::of_lengths(&communicator.all_gather(&local.rows())?);
+        let columns = match columns {
+            Some(columns) => columns,
+            None if rows.rows() == local.cols() => rows.clone(),
+            None => Ownership::even(local.cols(), communicator.size()),
+        };
+        if columns.rows() != local.cols() || columns.ranks() != communicator.size() {
+            return Err(DistError::Division {
+                what: "columns",
+                len: columns.rows(),
+                parts: columns.ranks(),
+                wanted_len: local.cols(),
+                wanted_parts: communicator.size(),
+            });
+        }
+        communicator.agree("who owns the rows of B", &columns)?;
+        Ok(Self { rank: communicator.rank(), rows, columns, local })
+    }
+
+    /// Who owns which rows.
+    #[must_use]
+    pub fn rows(&self) -> &Ownership {
+        &self.rows
+    }
+
+    /// Who owns which rows of `B`, one for each column.
+    #[must_use]
+    pub fn columns(&self) -> &Ownership {
+        &self.columns
+    }
+
+    /// The rows of this rank, with the columns of the whole matrix.
+    #[must_use]
+    pub fn local(&self) -> &Csr<V> {
+        &self.local
+    }
+
+    /// Number of the rank whose rows these are.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The transposed matrix, whose rows are owned as the columns of this one: what a backward pass multiplies by. Each
+    /// entry goes to the owner of its column.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::all_gather`]; of formats, where memory runs out.
+    pub fn transpose(&self, communicator: &Communicator) -> Result<Self, DistError> {
+        communicator.told(self.transposed(communicator))
+    }
+
+    fn transposed(&self, communicator: &Communicator) -> Result<Self, DistError> {
+        let first_row = narrow(self.rows.range(self.rank).start);
+        // For each rank: column, row and value of the entries in its columns.
+        let mut columns = vec![Vec::<[u32; 2]>::new(); communicator.size()];
+        let mut values = vec![Vec::<V>::new(); communicator.size()];
+        for (row, (of_row, row_values)) in (first_row..).zip(self.local.rows_iter()) {
+            for (&column, &value) in of_row.iter().zip(row_values) {
+                let owner = self.columns.owner(column as usize);
+                let start = narrow(self.columns.range(owner).start);
+                columns[owner].push([column - start, row]);
+                values[owner].push(value);
+            }
+        }
+        for to in communicator.others() {
+            communicator.send(to, bytemuck::cast_slice(&columns[to]).to_vec());
+            communicator.send(to, bytemuck::cast_slice(&values[to]).to_vec());
+        }
+        let mut entries: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
+        let mut found = Vec::new();
+        for from in 0..communicator.size() {
+            let (places, of_rank) = if from == self.rank {
+                (std::mem::take(&mut columns[from]), std::mem::take(&mut values[from]))
+            } else {
+                let places = bytemuck::pod_collect_to_vec(&communicator.receive(from)?);
+                (places, bytemuck::pod_collect_to_vec(&communicator.receive(from)?))
+            };
+            for [column, row] in places {
+                entries[0].push(column);
+                entries[1].push(row);
+            }
+            found.extend(of_rank);
+        }
+        let [own, others] = entries;
+        let coo = Coo::try_new(self.columns.range(self.rank).len(), self.rows.rows(), own, others, found)?;
+        Ok(Self {
+            rank: self.rank,
+            rows: self.columns.clone(),
+            columns: self.rows.clone(),
+            local: Csr::try_from_coo(&coo)?,
+        })
+    }
+}
+
+/// Some rows of a matrix.
+fn rows_of<V: Value>(a: &Csr<V>, rows: std::ops::Range<usize>) -> Result<Csr<V>, DistError> {
+    let offsets = &a.row_offsets()[rows.start..=rows.end];
+    let (first, last) = (offsets[0], offsets[rows.len()]);
+    let entries = crate::num::index(first)..crate::num::index(last);
+    let offsets = offsets.iter().map(|offset| offset - first).collect();
+    let columns = a.col_indices()[entries.clone()].to_vec();
+    Ok(Csr::try_from_parts(rows.len(), a.cols(), offsets, columns, a.values()[entries].to_vec())?)
+}
