@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytemuck::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -12,8 +13,8 @@ use crate::error::DistError;
 
 /// For how long a rank waits for another unless told otherwise.
 const TIME_OUT: Duration = Duration::from_secs(300);
-/// Most ranks of a group.
-const MOST: usize = 1 << 16;
+/// Most ranks of a group: each two of them have a queue.
+const MOST: usize = 1 << 10;
 
 /// One rank's end of a group: what it sends to the others and gets from them.
 ///
@@ -67,7 +68,7 @@ impl Communicator {
     /// A group of ranks in this process, one for each thread that takes one. Messages are copied through host memory.
     ///
     /// # Errors
-    /// [`DistError::GroupSize`] for no rank, or more than 65,536.
+    /// [`DistError::GroupSize`] for no rank, or more than 1024.
     pub fn threads(ranks: usize) -> Result<Vec<Self>, DistError> {
         if ranks == 0 || ranks > MOST {
             return Err(DistError::GroupSize { ranks });
@@ -160,6 +161,16 @@ impl Communicator {
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.size());
         (1..size).map(move |step| (rank + step) % size)
+    }
+
+    /// Leaves elements for a rank.
+    pub(super) fn send_slice<T: Pod>(&self, to: usize, elements: &[T]) {
+        self.send(to, bytemuck::cast_slice(elements).to_vec());
+    }
+
+    /// The elements that a rank has sent.
+    pub(super) fn receive_vec<T: Pod>(&self, from: usize) -> Result<Vec<T>, DistError> {
+        Ok(bytemuck::pod_collect_to_vec(&self.receive(from)?))
     }
 
     /// Leaves a message for a rank.

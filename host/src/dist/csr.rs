@@ -170,8 +170,8 @@ impl<V: Value> DistCsr<V> {
             }
         }
         for to in communicator.others() {
-            communicator.send(to, bytemuck::cast_slice(&columns[to]).to_vec());
-            communicator.send(to, bytemuck::cast_slice(&values[to]).to_vec());
+            communicator.send_slice(to, &columns[to]);
+            communicator.send_slice(to, &values[to]);
         }
         let mut entries: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
         let mut found = Vec::new();
@@ -179,8 +179,7 @@ impl<V: Value> DistCsr<V> {
             let (places, of_rank) = if from == self.rank {
                 (std::mem::take(&mut columns[from]), std::mem::take(&mut values[from]))
             } else {
-                let places = bytemuck::pod_collect_to_vec(&communicator.receive(from)?);
-                (places, bytemuck::pod_collect_to_vec(&communicator.receive(from)?))
+                (communicator.receive_vec(from)?, communicator.receive_vec(from)?)
             };
             for [column, row] in places {
                 entries[0].push(column);

@@ -96,13 +96,13 @@ impl Exchange {
         for to in communicator.others() {
             let start = narrow(owned.range(to).start);
             let asked: Vec<u32> = coming[self.receives[to].clone()].iter().map(|row| row - start).collect();
-            communicator.send(to, bytemuck::cast_slice(&asked).to_vec());
+            communicator.send_slice(to, &asked);
         }
         let mut packed = Vec::new();
         for from in 0..owned.ranks() {
             let first = packed.len();
             if from != self.rank {
-                packed.extend(bytemuck::pod_collect_to_vec::<u8, u32>(&communicator.receive(from)?));
+                packed.extend(communicator.receive_vec::<u32>(from)?);
             }
             self.sends.push(first..packed.len());
         }

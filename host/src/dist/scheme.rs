@@ -4,8 +4,10 @@ use std::fmt;
 
 use windrow_formats::{Value, names};
 
+use super::communicator::Communicator;
 use super::csr::DistCsr;
 use super::exchange::Needed;
+use crate::error::DistError;
 
 /// How a product is divided among the ranks of a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -34,8 +36,18 @@ names!(Scheme, "scheme"; Rows => "rows", Halo => "halo", AllGather => "all-gathe
 /// and writes each once more, and messages of some rows reach less of what a link can do than one of all.
 const MOST_OF_OTHERS: f64 = 0.6;
 
-/// The scheme by rows for a group whose ranks need so many of so many rows of others.
-pub(super) fn better_of_rows(needed: &[[usize; 2]]) -> (Scheme, String) {
+/// The scheme by rows for a matrix, and why, the same for all ranks.
+pub(super) fn better_of_rows<V: Value>(
+    communicator: &Communicator,
+    a: &DistCsr<V>,
+    needed: &Needed,
+) -> Result<(Scheme, String), DistError> {
+    let others = a.columns().rows() - a.columns().range(a.rank()).len();
+    Ok(weighed(&communicator.all_gather(&[needed.rows.len(), others])?))
+}
+
+/// The same for ranks that need so many of so many rows of others.
+fn weighed(needed: &[[usize; 2]]) -> (Scheme, String) {
     let share = |&[needed, others]: &[usize; 2]| needed as f64 / others.max(1) as f64;
     let most = needed.iter().map(share).fold(0.0, f64::max);
     let percent = 100.0 * most;
@@ -124,8 +136,8 @@ mod tests {
 
     #[test]
     fn halos_are_sent_unless_a_rank_needs_most_of_them() {
-        assert_eq!(better_of_rows(&[[10, 100], [60, 100]]).0, Scheme::Halo);
-        assert_eq!(better_of_rows(&[[10, 100], [61, 100]]).0, Scheme::AllGather);
-        assert_eq!(better_of_rows(&[[0, 0]]).0, Scheme::Halo);
+        assert_eq!(weighed(&[[10, 100], [60, 100]]).0, Scheme::Halo);
+        assert_eq!(weighed(&[[10, 100], [61, 100]]).0, Scheme::AllGather);
+        assert_eq!(weighed(&[[0, 0]]).0, Scheme::Halo);
     }
 }

@@ -95,8 +95,7 @@ impl<'a, V: Value> DistSddmmBuilder<'a, V> {
         let needed = Needed::of(a);
         let mut report = DistReport::of(a, &needed, (self.communicator.size(), self.scheme));
         if self.scheme == Scheme::Rows {
-            let all = [needed.rows.len(), owned.rows() - own.len()];
-            (report.scheme, report.reason) = better_of_rows(&self.communicator.all_gather(&all)?);
+            (report.scheme, report.reason) = better_of_rows(self.communicator, a, &needed)?;
         }
         let coming = if report.scheme == Scheme::Halo { needed.rows } else { others(owned, a.rank()) };
         // Rows of one's own lie among those that come, in the order of all: entries stay in theirs.

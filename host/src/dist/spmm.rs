@@ -91,10 +91,7 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
         let needed = Needed::of(self.a);
         let mut report = DistReport::of(self.a, &needed, (ranks, self.scheme));
         if self.scheme == Scheme::Rows {
-            let own = self.a.columns().range(self.a.rank()).len();
-            let others = self.a.columns().rows() - own;
-            (report.scheme, report.reason) =
-                better_of_rows(&self.communicator.all_gather(&[needed.rows.len(), others])?);
+            (report.scheme, report.reason) = better_of_rows(self.communicator, self.a, &needed)?;
         }
         let body = match report.scheme {
             Scheme::Columns => {
@@ -122,20 +119,24 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
     /// A plan of all rows, for some columns.
     fn whole(&self, device: &Device, width: usize) -> Result<SpmmPlan, DistError> {
         let a = self.a.local();
-        let parts = self.communicator.all_gather(&(a.row_offsets().to_vec(), a.col_indices().to_vec()))?;
         for to in self.communicator.others() {
-            self.communicator.send(to, bytemuck::cast_slice(a.values()).to_vec());
+            self.communicator.send_slice(to, a.row_offsets());
+            self.communicator.send_slice(to, a.col_indices());
+            self.communicator.send_slice(to, a.values());
         }
         let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
-        for (from, (of_rank, its_columns)) in parts.into_iter().enumerate() {
-            let before = offsets[offsets.len() - 1];
-            offsets.extend(of_rank[1..].iter().map(|offset| before + offset));
-            columns.extend(its_columns);
-            if from == self.a.rank() {
-                values.extend_from_slice(a.values());
+        for from in 0..self.communicator.size() {
+            let (of_rank, its_columns, its_values) = if from == self.a.rank() {
+                (a.row_offsets().to_vec(), a.col_indices().to_vec(), a.values().to_vec())
             } else {
-                values.extend(bytemuck::pod_collect_to_vec::<u8, V>(&self.communicator.receive(from)?));
-            }
+                let communicator = self.communicator;
+                let offsets: Vec<u64> = communicator.receive_vec(from)?;
+                (offsets, communicator.receive_vec(from)?, communicator.receive_vec(from)?)
+            };
+            let before = offsets[offsets.len() - 1];
+            offsets.extend(of_rank.iter().skip(1).map(|offset| before + offset));
+            columns.extend::<Vec<u32>>(its_columns);
+            values.extend::<Vec<V>>(its_values);
         }
         let whole = Csr::try_from_parts(self.a.rows().rows(), a.cols(), offsets, columns, values)?;
         Ok(Spmm::builder(&whole)

@@ -16,8 +16,8 @@ use windrow_formats::{FormatError, OutOfMemory};
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DistError {
-    /// A group without ranks, or of more than a message can be addressed to.
-    #[error("a group has 1 to 65536 ranks, not {ranks}")]
+    /// A group without ranks, or of more than there are queues for.
+    #[error("a group has 1 to 1024 ranks, not {ranks}")]
     GroupSize {
         /// The ranks asked for.
         ranks: usize,
