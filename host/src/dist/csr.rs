@@ -1,11 +1,13 @@
 //! Sparse matrices of which each rank has some rows.
 
+use std::ops::Range;
+
 use windrow_formats::{Coo, Csr, Value};
 
 use super::communicator::Communicator;
 use super::ownership::Ownership;
 use crate::error::DistError;
-use crate::num::narrow;
+use crate::num::{index, narrow};
 
 /// A sparse matrix of which each rank of a group has the rows that it owns.
 ///
@@ -67,17 +69,8 @@ impl<V: Value> DistCsr<V> {
         rows: Ownership,
         columns: Ownership,
     ) -> Result<Self, DistError> {
-        for (what, owned, len) in [("rows", &rows, a.rows()), ("columns", &columns, a.cols())] {
-            if owned.rows() != len || owned.ranks() != communicator.size() {
-                return Err(DistError::Division {
-                    what,
-                    len: owned.rows(),
-                    parts: owned.ranks(),
-                    wanted_len: len,
-                    wanted_parts: communicator.size(),
-                });
-            }
-        }
+        check_owners(communicator, "rows", &rows, a.rows())?;
+        check_owners(communicator, "columns", &columns, a.cols())?;
         communicator.agree("rows, columns and entries", &(a.rows(), a.cols(), a.nnz()))?;
         communicator.agree("who owns what", &(&rows, &columns))?;
         let rank = communicator.rank();
@@ -110,15 +103,7 @@ impl<V: Value> DistCsr<V> {
             None if rows.rows() == local.cols() => rows.clone(),
             None => Ownership::even(local.cols(), communicator.size()),
         };
-        if columns.rows() != local.cols() || columns.ranks() != communicator.size() {
-            return Err(DistError::Division {
-                what: "columns",
-                len: columns.rows(),
-                parts: columns.ranks(),
-                wanted_len: local.cols(),
-                wanted_parts: communicator.size(),
-            });
-        }
+        check_owners(communicator, "columns", &columns, local.cols())?;
         communicator.agree("who owns the rows of B", &columns)?;
         Ok(Self { rank: communicator.rank(), rows, columns, local })
     }
@@ -173,21 +158,17 @@ impl<V: Value> DistCsr<V> {
             communicator.send_slice(to, &columns[to]);
             communicator.send_slice(to, &values[to]);
         }
-        let mut entries: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
-        let mut found = Vec::new();
+        let (mut own, mut others, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for from in 0..communicator.size() {
             let (places, of_rank) = if from == self.rank {
                 (std::mem::take(&mut columns[from]), std::mem::take(&mut values[from]))
             } else {
                 (communicator.receive_vec(from)?, communicator.receive_vec(from)?)
             };
-            for [column, row] in places {
-                entries[0].push(column);
-                entries[1].push(row);
-            }
+            own.extend(places.iter().map(|&[column, _]| column));
+            others.extend(places.iter().map(|&[_, row]| row));
             found.extend(of_rank);
         }
-        let [own, others] = entries;
         let coo = Coo::try_new(self.columns.range(self.rank).len(), self.rows.rows(), own, others, found)?;
         Ok(Self {
             rank: self.rank,
@@ -198,11 +179,25 @@ impl<V: Value> DistCsr<V> {
     }
 }
 
+/// Whether owners are of so many rows, and of the ranks of the group.
+fn check_owners(
+    communicator: &Communicator,
+    what: &'static str,
+    owned: &Ownership,
+    wanted_len: usize,
+) -> Result<(), DistError> {
+    let (len, parts, wanted_parts) = (owned.rows(), owned.ranks(), communicator.size());
+    if (len, parts) == (wanted_len, wanted_parts) {
+        return Ok(());
+    }
+    Err(DistError::Division { what, len, parts, wanted_len, wanted_parts })
+}
+
 /// Some rows of a matrix.
-fn rows_of<V: Value>(a: &Csr<V>, rows: std::ops::Range<usize>) -> Result<Csr<V>, DistError> {
+fn rows_of<V: Value>(a: &Csr<V>, rows: Range<usize>) -> Result<Csr<V>, DistError> {
     let offsets = &a.row_offsets()[rows.start..=rows.end];
     let (first, last) = (offsets[0], offsets[rows.len()]);
-    let entries = crate::num::index(first)..crate::num::index(last);
+    let entries = index(first)..index(last);
     let offsets = offsets.iter().map(|offset| offset - first).collect();
     let columns = a.col_indices()[entries.clone()].to_vec();
     Ok(Csr::try_from_parts(rows.len(), a.cols(), offsets, columns, a.values()[entries].to_vec())?)

@@ -12,7 +12,7 @@ use windrow_testkit::{Comparison, Tally};
 
 use super::{devices, is_set, report_missing_gpu};
 
-/// Set where every case is to run in both layouts under every schedule of the emulator, which takes about eight times
+/// Set where every case is to run in both layouts under every schedule of the emulator, which takes up to eight times
 /// as long.
 const ALL_CASES: &str = "WINDROW_ALL_CASES";
 

@@ -92,14 +92,11 @@ impl Registers {
             );
             return Vec::new();
         }
+        let mut lines = self.entry_differences(committed);
         if self.texts != committed.texts {
-            return [
-                self.entry_differences(committed),
-                vec!["registers: recorded for another text of the kernels".to_owned()],
-            ]
-            .concat();
+            lines.push("registers: recorded for another text of the kernels".to_owned());
         }
-        self.entry_differences(committed)
+        lines
     }
 
     fn entry_differences(&self, committed: &Self) -> Vec<String> {
