@@ -120,6 +120,27 @@ impl<V: Value> Csr<V> {
         Ok(permuted.finish())
     }
 
+    /// `P·A·Pᵀ` of a square matrix: entry `(i, j)` of the result is entry `(to_old(i), to_old(j))` of this matrix. So
+    /// the nodes of a graph are numbered anew.
+    ///
+    /// # Errors
+    /// Those of [`permute_rows`](Self::permute_rows), and [`FormatError::LengthMismatch`] unless the permutation is as
+    /// long as there are columns.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::{Csr, Permutation};
+    ///
+    /// let a = Csr::from_dense(3, 3, &[1.0f32, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0])?;
+    /// let turned = a.permute_symmetric(&Permutation::try_from_new_to_old(vec![2, 1, 0])?)?;
+    /// assert_eq!(turned, Csr::from_dense(3, 3, &[0.0f32, 0.0, 4.0, 3.0, 0.0, 0.0, 0.0, 2.0, 1.0])?);
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn permute_symmetric(&self, permutation: &Permutation) -> Result<Self, FormatError> {
+        // Transposing puts the entries of each row in the order of their columns.
+        self.permute_rows(permutation)?.transpose()?.permute_rows(permutation)?.transpose()
+    }
+
     /// Whether the two matrices are the same bit for bit: unlike `==`, equal NaNs are equal and zeros of
     /// different sign are not.
     pub fn bitwise_eq(&self, other: &Self) -> bool {

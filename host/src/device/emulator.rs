@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod dense_library;
+#[cfg(feature = "dist")]
+mod link;
 mod queue;
 
 use std::collections::HashMap;
@@ -15,8 +17,10 @@ use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 use super::DeviceKind;
 #[cfg(test)]
 use super::dense_library::DenseLibrary;
+#[cfg(feature = "dist")]
+use super::link::{Link, LinkId};
 use super::machine::{Description, Lies, Machine};
-use super::queue::Queue;
+use super::queue::{Queue, Urgency};
 use crate::error::DeviceError;
 use crate::num::index;
 pub(super) use queue::EmulatorFence;
@@ -157,7 +161,7 @@ impl Machine for EmulatorMachine {
         &self.own
     }
 
-    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+    fn create(&self, _urgency: Urgency) -> Result<Arc<dyn Queue>, DeviceError> {
         let queue = EmulatorQueue::new(&self.core, false);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         others.retain(|other| other.strong_count() > 0);
@@ -212,6 +216,21 @@ impl Machine for EmulatorMachine {
         self.library.clone().ok_or_else(|| "cuBLAS is for CUDA devices alone".to_owned())
     }
 
+    #[cfg(feature = "dist")]
+    fn link_name(&self) -> Result<String, String> {
+        Ok("the emulator's link".to_owned())
+    }
+
+    #[cfg(feature = "dist")]
+    fn new_link_id(&self) -> Result<LinkId, DeviceError> {
+        Ok(link::new_id())
+    }
+
+    #[cfg(feature = "dist")]
+    fn join(&self, id: LinkId, _ranks: usize, rank: usize) -> Result<Box<dyn Link>, DeviceError> {
+        Ok(Box::new(link::EmulatedLink::join(id, rank)))
+    }
+
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
         Ok(None)
     }
@@ -256,7 +275,7 @@ mod tests {
         let mut put_off = 0;
         for schedule in Schedule::STANDARD {
             let (_, machine) = open(schedule);
-            let [one, two] = [(); 2].map(|()| machine.create().unwrap());
+            let [one, two] = [(); 2].map(|()| machine.create(Urgency::Usual).unwrap());
             let address = machine.alloc(4, "bytes").unwrap();
             let read = || {
                 let mut bytes = [9; 4];
@@ -298,7 +317,7 @@ mod tests {
         for schedule in Schedule::STANDARD {
             for marked in [true, false] {
                 let (_, machine) = open(schedule);
-                let queue = machine.create().unwrap();
+                let queue = machine.create(Urgency::Usual).unwrap();
                 let address = machine.alloc(4, "bytes").unwrap();
                 // SAFETY: the bytes are live when it is asked for; that they are not later is what is tested, of an
                 // emulator, which reports it.

@@ -10,8 +10,10 @@ use windrow_simt::{BoxedMatrix, TensorMap};
 use super::dense_library::DenseLibrary;
 use super::event::Event;
 use super::fence::Fence;
+#[cfg(feature = "dist")]
+use super::link::{Link, LinkId};
 use super::machine::{Lies, Machine, Prepared};
-use super::queue::Queue;
+use super::queue::{Queue, Urgency};
 use crate::error::DeviceError;
 
 /// How a call fails.
@@ -177,8 +179,8 @@ impl Machine for FaultyMachine {
         &self.own
     }
 
-    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
-        let queue = self.call("create", |machine| machine.create())?;
+    fn create(&self, urgency: Urgency) -> Result<Arc<dyn Queue>, DeviceError> {
+        let queue = self.call("create", |machine| machine.create(urgency))?;
         Ok(Arc::new(FaultyQueue { queue, faults: self.faults.clone() }))
     }
 
@@ -222,6 +224,21 @@ impl Machine for FaultyMachine {
 
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
         self.call("memory_free", |machine| machine.memory_free())
+    }
+
+    #[cfg(feature = "dist")]
+    fn link_name(&self) -> Result<String, String> {
+        self.machine.link_name()
+    }
+
+    #[cfg(feature = "dist")]
+    fn new_link_id(&self) -> Result<LinkId, DeviceError> {
+        self.call("new_link_id", |machine| machine.new_link_id())
+    }
+
+    #[cfg(feature = "dist")]
+    fn join(&self, id: LinkId, ranks: usize, rank: usize) -> Result<Box<dyn Link>, DeviceError> {
+        self.call("join", |machine| machine.join(id, ranks, rank))
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
@@ -297,6 +314,11 @@ impl Queue for FaultyQueue {
 
     fn wait_for(&self, fence: &Fence) -> Result<(), DeviceError> {
         self.call("wait_for", |queue| queue.wait_for(fence))
+    }
+
+    #[cfg(feature = "dist")]
+    fn copy_by(&self, copies: super::queue::Copies) -> Result<(), DeviceError> {
+        self.call("copy_by", |queue| queue.copy_by(copies))
     }
 
     fn is_captured(&self) -> Result<bool, DeviceError> {

@@ -9,7 +9,9 @@ use windrow_simt::{BoxedMatrix, TensorMap};
 
 use super::dense_library::DenseLibrary;
 use super::kind::{DeviceKind, KernelModule};
-use super::queue::Queue;
+#[cfg(feature = "dist")]
+use super::link::{Link, LinkId};
+use super::queue::{Queue, Urgency};
 use crate::error::DeviceError;
 
 /// Blocks along the fast axis of a grid.
@@ -87,7 +89,7 @@ pub(crate) trait Machine: Send + Sync {
     fn own(&self) -> &Arc<dyn Queue>;
 
     /// Another queue. When the last handle is dropped, its work is waited for.
-    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError>;
+    fn create(&self, urgency: Urgency) -> Result<Arc<dyn Queue>, DeviceError>;
 
     /// The queue of a `CUstream` of somebody else's, the same one for the same stream; the machine's own for its own.
     ///
@@ -138,6 +140,36 @@ pub(crate) trait Machine: Send + Sync {
     /// Why there is none, as the end of a sentence.
     fn dense_library(&self) -> Result<Arc<dyn DenseLibrary>, String> {
         Err("cuBLAS is for CUDA devices alone".to_owned())
+    }
+
+    /// Name and version of what brings messages from such machines to others.
+    ///
+    /// # Errors
+    /// Why there is none, as the end of a sentence.
+    #[cfg(feature = "dist")]
+    fn link_name(&self) -> Result<String, String> {
+        Err("NCCL is for CUDA devices alone".to_owned())
+    }
+
+    /// What a new group is joined by.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`] where there is none.
+    #[cfg(feature = "dist")]
+    fn new_link_id(&self) -> Result<LinkId, DeviceError> {
+        let status = "it is for CUDA devices alone".to_owned();
+        Err(DeviceError::Library { call: "ncclGetUniqueId", status })
+    }
+
+    /// Joins a group as the rank `rank` of `ranks`; waits until all of them have.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`].
+    #[cfg(feature = "dist")]
+    fn join(&self, id: LinkId, ranks: usize, rank: usize) -> Result<Box<dyn Link>, DeviceError> {
+        let _ = (id, ranks, rank);
+        let status = "it is for CUDA devices alone".to_owned();
+        Err(DeviceError::Library { call: "ncclCommInitRank", status })
     }
 
     /// `CUcontext` and `CUstream` as addresses, for a CUDA device; the context is made current.

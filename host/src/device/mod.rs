@@ -15,6 +15,8 @@ mod event;
 mod faults;
 mod fence;
 mod kind;
+#[cfg(feature = "dist")]
+pub(crate) mod link;
 mod machine;
 mod queue;
 mod stream;
@@ -31,7 +33,7 @@ pub use event::Event;
 pub use faults::{Fault, Faults};
 pub use kind::{DeviceKind, KernelModule};
 pub(crate) use machine::{Lies, Machine, Prepared};
-pub(crate) use queue::Queue;
+pub(crate) use queue::{Queue, Urgency};
 pub use stream::Stream;
 
 use crate::error::DeviceError;
@@ -279,6 +281,15 @@ impl Device {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), other.kind()) == (DeviceKind::Cpu, DeviceKind::Cpu)
+    }
+
+    /// What no other open device of the process has; CPUs are all the same one.
+    #[cfg(feature = "dist")]
+    pub(crate) fn identity(&self) -> String {
+        match self.kind() {
+            DeviceKind::Cpu => "cpu".to_owned(),
+            _ => format!("{}@{:p}", self.selector(), Arc::as_ptr(&self.0)),
+        }
     }
 
     pub(crate) fn machine(&self) -> Option<&dyn Machine> {

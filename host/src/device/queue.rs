@@ -7,6 +7,11 @@ use super::fence::Fence;
 use super::machine::Prepared;
 use crate::error::DeviceError;
 
+/// What copies to and from the memory of an emulated GPU, in its turn.
+#[cfg(all(feature = "dist", feature = "emulator"))]
+pub(crate) type Copies =
+    std::sync::Arc<dyn Fn(&windrow_simt::emulator::Memory) -> Result<(), DeviceError> + Send + Sync>;
+
 /// An order of work: what is asked of one queue later happens later. Launches return before the kernel has finished.
 pub(crate) trait Queue: Send + Sync {
     /// Sets bytes to zero.
@@ -56,6 +61,12 @@ pub(crate) trait Queue: Send + Sync {
     /// Whether what is asked for is recorded into a graph instead of done.
     fn is_captured(&self) -> Result<bool, DeviceError>;
 
+    /// Does something with the memory of an emulated GPU.
+    #[cfg(all(feature = "dist", feature = "emulator"))]
+    fn copy_by(&self, _copies: Copies) -> Result<(), DeviceError> {
+        Err(DeviceError::NoDriver)
+    }
+
     /// Records what is asked for from here on.
     #[cfg(all(test, feature = "emulator"))]
     fn begin_capture(&self) {}
@@ -71,6 +82,16 @@ pub(crate) trait Queue: Send + Sync {
     fn end_capture(&self) -> Box<dyn Fn() -> Result<(), DeviceError> + '_> {
         Box::new(|| Ok(()))
     }
+}
+
+/// Whose blocks a GPU starts first when some of several queues could.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Those of any queue.
+    Usual,
+    /// Those of this queue before others.
+    #[cfg_attr(not(feature = "dist"), allow(dead_code, reason = "messages between ranks"))]
+    First,
 }
 
 /// A number that no other queue has.

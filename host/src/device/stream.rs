@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use super::Device;
 use super::event::Event;
-use super::queue::Queue;
-use super::{Device, Machine};
+use super::queue::{Queue, Urgency};
 use crate::error::DeviceError;
 
 /// An order of work on a [`Device`]: what is asked of one stream happens in this order, and beside the work of other
@@ -85,7 +85,7 @@ impl Stream {
     /// # Errors
     /// [`DeviceError::Driver`].
     pub fn new(device: &Device) -> Result<Self, DeviceError> {
-        let queue = device.machine().map(Machine::create).transpose()?;
+        let queue = device.machine().map(|machine| machine.create(Urgency::Usual)).transpose()?;
         Ok(Self { device: device.clone(), queue, handles: Some(Arc::new(())), kept: None })
     }
 
@@ -112,6 +112,12 @@ impl Stream {
         // SAFETY: the caller's promise.
         let queue = unsafe { machine.borrow(cu_stream.expose_provenance())? };
         Ok(Self { device: device.clone(), queue: Some(queue), handles: None, kept: None })
+    }
+
+    /// A queue of the device's machine as a stream. Who makes it may have made the queue for itself.
+    #[cfg(feature = "dist")]
+    pub(crate) fn of_queue(device: &Device, queue: Arc<dyn Queue>) -> Self {
+        Self { device: device.clone(), queue: Some(queue), handles: None, kept: None }
     }
 
     /// The same stream, whose handles keep something alive.

@@ -9,10 +9,14 @@ use bytemuck::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::transport::{Channel, Transport};
 use crate::error::DistError;
 
 /// For how long a rank waits for another unless told otherwise.
 const TIME_OUT: Duration = Duration::from_secs(300);
+/// For how long a rank asks again and again before it sleeps: ranks that work alike are seldom apart for longer, and
+/// waking one takes as long as a small product.
+const BUSY: Duration = Duration::from_micros(100);
 /// Most ranks of a group: each two of them have a queue.
 const MOST: usize = 1 << 10;
 
@@ -41,6 +45,9 @@ pub struct Communicator {
     rank: usize,
     hub: Arc<Hub>,
     time_out: Duration,
+    transport: Transport,
+    /// Those that were opened, by what tells the devices of all ranks.
+    channels: Mutex<Vec<(Vec<String>, Arc<Channel>)>>,
 }
 
 /// Where messages lie until they are fetched.
@@ -65,7 +72,7 @@ impl Hub {
 }
 
 impl Communicator {
-    /// A group of ranks in this process, one for each thread that takes one. Messages are copied through host memory.
+    /// A group of ranks in this process, one for each thread that takes one.
     ///
     /// # Errors
     /// [`DistError::GroupSize`] for no rank, or more than 1024.
@@ -78,13 +85,27 @@ impl Communicator {
             gone: vec![None; ranks],
         };
         let hub = Arc::new(Hub { ranks, state: Mutex::new(state), changed: Condvar::new() });
-        Ok((0..ranks).map(|rank| Self { rank, hub: Arc::clone(&hub), time_out: TIME_OUT }).collect())
+        let of_rank = |rank| Self {
+            rank,
+            hub: Arc::clone(&hub),
+            time_out: TIME_OUT,
+            transport: Transport::default(),
+            channels: Mutex::default(),
+        };
+        Ok((0..ranks).map(of_rank).collect())
     }
 
     /// Waits for another rank for so long at most, instead of five minutes.
     #[must_use]
     pub fn time_out(mut self, time_out: Duration) -> Self {
         self.time_out = time_out;
+        self
+    }
+
+    /// Has rows go from device to device this way, the same for all ranks.
+    #[must_use]
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
         self
     }
 
@@ -149,6 +170,40 @@ impl Communicator {
         self.hub.changed.notify_all();
     }
 
+    /// The transport that was asked for.
+    pub(super) fn wanted(&self) -> Transport {
+        self.transport
+    }
+
+    /// For how long another rank is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.time_out
+    }
+
+    /// The channel between some devices, opened by the first call that names them.
+    pub(super) fn channel(
+        &self,
+        devices: Vec<String>,
+        open: impl FnOnce() -> Result<Channel, DistError>,
+    ) -> Result<Arc<Channel>, DistError> {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = channels.iter().find(|(known, _)| *known == devices) {
+            return Ok(Arc::clone(known));
+        }
+        let channel = Arc::new(open()?);
+        channels.push((devices, Arc::clone(&channel)));
+        Ok(channel)
+    }
+
+    /// The first of some ranks that has ended, as an error.
+    pub(super) fn first_gone(&self, ranks: &[usize]) -> Option<DistError> {
+        let state = self.hub.lock();
+        ranks.iter().find_map(|&rank| {
+            let reason = state.gone[rank].clone()?;
+            Some(DistError::RankFailed { rank, waiting: self.rank, reason })
+        })
+    }
+
     /// What comes of a call; a failure is told to the others.
     pub(super) fn told<T>(&self, outcome: Result<T, DistError>) -> Result<T, DistError> {
         if let Err(error) = &outcome {
@@ -188,6 +243,12 @@ impl Communicator {
         loop {
             if let Some(message) = state.mail[at].pop_front() {
                 return Ok(message);
+            }
+            if begun.elapsed() < BUSY && state.gone[from].is_none() {
+                drop(state);
+                std::thread::yield_now();
+                state = self.hub.lock();
+                continue;
             }
             if let Some(reason) = &state.gone[from] {
                 return Err(DistError::RankFailed { rank: from, waiting, reason: reason.clone() });

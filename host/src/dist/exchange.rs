@@ -1,7 +1,11 @@
 //! Rows of a dense operand that ranks get from one another.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytemuck::{Pod, Zeroable};
 use windrow_formats::memory::try_zeroed;
 use windrow_formats::{Csr, Value};
 
@@ -9,11 +13,14 @@ use super::communicator::Communicator;
 use super::csr::DistCsr;
 use super::ownership::Ownership;
 use super::scheme::Scheme;
+use super::transport::Channel;
+use crate::dense::DenseRef;
 use crate::device::Device;
+use crate::device::link::Message;
 use crate::element::Element;
 use crate::error::{DistError, PlanError};
 use crate::matrix::DeviceMatrix;
-use crate::num::narrow;
+use crate::num::{narrow, wide};
 use crate::options::Algorithm;
 use crate::spmm::{Spmm, SpmmOptions, SpmmPlan};
 
@@ -46,42 +53,104 @@ pub(super) fn others(owned: &Ownership, rank: usize) -> Vec<u32> {
 /// What a rank sends of its rows, and where those of others come.
 pub(super) struct Exchange {
     rank: usize,
+    channel: Arc<Channel>,
+    device: Device,
     /// Packs the rows of one's own that others need, behind one another; without it all of them are sent.
     pack: Option<SpmmPlan>,
     /// For each rank, which rows of those it gets.
     sends: Vec<Range<usize>>,
     /// For each rank, where its rows come among all.
     receives: Vec<Range<usize>>,
+    /// Where the rank's own rows are to lie among those that come, if they are to.
+    own: Option<Range<usize>>,
     /// Number of the rows that come.
     coming: usize,
+    /// A [`Room`] of the last run, for the next.
+    room: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// Memory for the rows of a run.
+pub(super) struct Room<B: Value> {
+    /// Rows that were chosen to go.
+    packed: Option<DeviceMatrix<B>>,
+    /// All rows of one's own, if their leading dimension is another than that of rows that come.
+    aligned: Option<DeviceMatrix<B>>,
+    /// Where rows of others come.
+    coming: DeviceMatrix<B>,
+}
+
+impl<B: Value> Room<B> {
+    /// The rows that came, with those of one's own if they are to lie among them.
+    pub(super) fn rows(&self) -> &DeviceMatrix<B> {
+        &self.coming
+    }
+}
+
+/// What every message of rows begins with: columns, and the type of the elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+struct Head {
+    width: u64,
+    element: [u8; 8],
+}
+
+impl Head {
+    fn of<B: Element>(width: usize) -> Self {
+        let mut element = [0; 8];
+        element.iter_mut().zip(B::NAME.as_bytes()).for_each(|(to, &from)| *to = from);
+        Self { width: wide(width), element }
+    }
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = String::from_utf8_lossy(&self.element);
+        write!(f, "{} of {}", self.width, name.trim_end_matches('\0'))
+    }
 }
 
 impl Exchange {
     /// So that this rank gets the rows `coming`, ascending: each owner is told which, or with
-    /// [`Scheme::AllGather`] sends all.
+    /// [`Scheme::AllGather`] sends all. With `among_own` the rank's own rows lie among them, in the order of all.
     pub(super) fn new(
-        (communicator, device): (&Communicator, &Device),
+        (communicator, channel, device): (&Communicator, Arc<Channel>, &Device),
         owned: &Ownership,
-        coming: Vec<u32>,
+        (coming, among_own): (Vec<u32>, bool),
         scheme: Scheme,
         options: &SpmmOptions,
     ) -> Result<Self, DistError> {
         let rank = communicator.rank();
-        let receives: Vec<Range<usize>> = (0..owned.ranks())
-            .map(|owner| {
-                let range = owned.range(owner);
-                let place = |row: usize| coming.partition_point(|&other| (other as usize) < row);
-                if owner == rank { 0..0 } else { place(range.start)..place(range.end) }
-            })
-            .collect();
-        let mut exchange = Self { rank, pack: None, sends: Vec::new(), receives, coming: coming.len() };
+        let place = |row: usize| coming.partition_point(|&other| (other as usize) < row);
+        let own_rows = owned.range(rank);
+        let mut exchange = Self {
+            rank,
+            channel,
+            device: device.clone(),
+            pack: None,
+            sends: Vec::new(),
+            receives: Vec::new(),
+            own: among_own.then(|| place(own_rows.start)..place(own_rows.start) + own_rows.len()),
+            coming: coming.len(),
+            room: Mutex::new(None),
+        };
+        let of_owner = |owner: usize| {
+            let range = owned.range(owner);
+            if owner == rank { 0..0 } else { place(range.start)..place(range.end) }
+        };
+        let chosen: Vec<Range<usize>> = (0..owned.ranks()).map(of_owner).collect();
         if scheme == Scheme::Halo {
-            let packed = exchange.ask(communicator, owned, &coming)?;
-            exchange.pack = packing(device, &packed, owned.range(rank).len(), options)?;
+            let packed = exchange.ask(communicator, owned, &coming, &chosen)?;
+            exchange.pack = packing(device, &packed, own_rows.len(), options)?;
         } else {
-            exchange.sends = vec![0..owned.range(rank).len(); owned.ranks()];
+            exchange.sends = vec![0..own_rows.len(); owned.ranks()];
             exchange.sends[rank] = 0..0;
         }
+        let own_len = exchange.own.as_ref().map_or(0, ExactSizeIterator::len);
+        let behind_own = |(owner, range): (usize, Range<usize>)| {
+            let before = if owner > rank { own_len } else { 0 };
+            range.start + before..range.end + before
+        };
+        exchange.receives = chosen.into_iter().enumerate().map(behind_own).collect();
         Ok(exchange)
     }
 
@@ -92,10 +161,11 @@ impl Exchange {
         communicator: &Communicator,
         owned: &Ownership,
         coming: &[u32],
+        chosen: &[Range<usize>],
     ) -> Result<Vec<u32>, DistError> {
         for to in communicator.others() {
             let start = narrow(owned.range(to).start);
-            let asked: Vec<u32> = coming[self.receives[to].clone()].iter().map(|row| row - start).collect();
+            let asked: Vec<u32> = coming[chosen[to].clone()].iter().map(|row| row - start).collect();
             communicator.send_slice(to, &asked);
         }
         let mut packed = Vec::new();
@@ -124,58 +194,168 @@ impl Exchange {
         self.pack.as_ref()
     }
 
-    /// Sends the rows that others get.
+    /// Memory for a run, that of the last one where it fits.
+    pub(super) fn room<B: Element>(&self, width: usize) -> Result<Room<B>, DistError> {
+        let rows = self.coming + self.own.as_ref().map_or(0, ExactSizeIterator::len);
+        let kept = self.room.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match kept.map(<Box<dyn Any + Send>>::downcast::<Room<B>>) {
+            Some(Ok(room)) if room.coming.cols() == width => Ok(*room),
+            _ => {
+                let coming = DeviceMatrix::zeros(&self.device, rows, width)?;
+                Ok(Room { packed: None, aligned: None, coming })
+            }
+        }
+    }
+
+    /// Begins to send the rows that others get. Those that come are in `room` after [`receive`](Self::receive), which
+    /// is called in any case: what is done with `b` from then on comes after its rows were sent.
     pub(super) fn send<B: Element>(
         &self,
         communicator: &Communicator,
         b: &DeviceMatrix<B>,
+        room: &mut Room<B>,
     ) -> Result<(), DistError> {
-        let width = b.cols();
-        let rows = match &self.pack {
-            _ if self.sent_rows() == 0 => Vec::new(),
-            Some(pack) => {
-                let mut packed = DeviceMatrix::<B>::zeros(b.device(), pack.shape().0, width)?;
-                pack.run_into(B::Sum::from_f32(1.0), b, B::Sum::from_f32(0.0), &mut packed)?;
-                packed.download()?
+        let head = Head::of::<B>(b.cols());
+        if self.channel.is_linked() {
+            peers(&self.sends).for_each(|(to, _)| communicator.send_slice(to, &[head]));
+            // Memory is made before what others send is waited for: a driver may wait for all of its GPUs then.
+            self.align(b, room)?;
+            let queued = self.pack(b, room).and_then(|()| {
+                for (from, _) in peers(&self.receives) {
+                    self.check(from, communicator.receive_vec(from)?.first(), head)?;
+                }
+                self.queue(b, room)
+            });
+            // Also behind an error: something may have been queued.
+            self.channel.mark()?;
+            return queued;
+        }
+        let rows = match self.sent_rows() {
+            0 => Vec::new(),
+            _ => {
+                self.pack(b, room)?;
+                room.packed.as_ref().unwrap_or(b).download()?
             }
-            None => b.download()?,
         };
-        for to in communicator.others() {
-            let part = &self.sends[to];
-            let mut message = (width as u64).to_le_bytes().to_vec();
+        let width = b.cols();
+        for (to, part) in peers(&self.sends) {
+            let mut message = bytemuck::bytes_of(&head).to_vec();
             message.extend_from_slice(bytemuck::cast_slice(&rows[part.start * width..part.end * width]));
             communicator.send(to, message);
         }
         Ok(())
     }
 
-    /// The rows of others, one after the other.
+    /// Lays rows of one's own out as those that come, where they lie otherwise.
+    fn align<B: Element>(&self, b: &DeviceMatrix<B>, room: &mut Room<B>) -> Result<(), DistError> {
+        room.aligned = None;
+        if b.ld() != room.coming.ld() {
+            let (rows, width) = (b.download()?, b.cols());
+            let rows = DenseRef::packed(&rows, b.rows(), width)?;
+            room.aligned = Some(DeviceMatrix::upload(&self.device, rows)?);
+        }
+        Ok(())
+    }
+
+    /// Packs the rows that go, unless all of them do, where messages are queued.
+    fn pack<B: Element>(&self, b: &DeviceMatrix<B>, room: &mut Room<B>) -> Result<(), DistError> {
+        let (one, zero) = (B::Sum::from_f32(1.0), B::Sum::from_f32(0.0));
+        let Some(pack) = &self.pack else { return Ok(self.channel.begin().map(|_| ())?) };
+        let packed = match &mut room.packed {
+            Some(packed) => packed,
+            none => none.insert(DeviceMatrix::zeros(&self.device, pack.shape().0, b.cols())?),
+        };
+        match self.channel.begin()? {
+            // SAFETY: the stream comes after what made and wrote both; `receive` has what is done with them later come
+            // after the stream, whose mark their memory is freed behind.
+            Some(stream) => unsafe {
+                pack.run_into_on(stream, one, b.view().lent(), zero, packed.view_mut().lent())?;
+            },
+            None => pack.run_into(one, b, zero, packed)?,
+        }
+        Ok(())
+    }
+
+    /// Queues the messages from device to device; rows of one's own that lie among those that come are one as well.
+    fn queue<B: Element>(&self, b: &DeviceMatrix<B>, room: &mut Room<B>) -> Result<(), DistError> {
+        let message = |rank: usize, matrix: &DeviceMatrix<B>, rows: &Range<usize>| {
+            let row = wide(matrix.ld()) * wide(size_of::<B>());
+            let address = matrix.buffer().address() + row * wide(rows.start);
+            Message { rank, address, bytes: row * wide(rows.len()) }
+        };
+        let own = room.aligned.as_ref().unwrap_or(b);
+        let going = room.packed.as_ref().unwrap_or(own);
+        let mut sends: Vec<Message> = peers(&self.sends).map(|(to, rows)| message(to, going, rows)).collect();
+        let mut receives: Vec<Message> =
+            peers(&self.receives).map(|(from, rows)| message(from, &room.coming, rows)).collect();
+        if let Some(rows) = self.own.as_ref().filter(|rows| !rows.is_empty()) {
+            sends.push(message(self.rank, own, &(0..rows.len())));
+            receives.push(message(self.rank, &room.coming, rows));
+        }
+        // SAFETY: the rows lie inside of the matrices, whose memory is freed behind the channel's mark; `receive` has
+        // what then uses `b` and the room come after the messages.
+        Ok(unsafe { self.channel.exchange(&sends, &receives) }?)
+    }
+
+    /// Has what the device is asked for from here on come after the rows of others: from device to device without
+    /// waiting, through host memory when they are here. Where something has failed, it waits for nothing of others.
     pub(super) fn receive<B: Element>(
         &self,
         communicator: &Communicator,
-        width: usize,
-    ) -> Result<Vec<B>, DistError> {
-        let mut rows =
-            try_zeroed::<B>(self.coming * width, "rows of other ranks").map_err(PlanError::from)?;
-        for from in communicator.others() {
-            let message = communicator.receive(from)?;
-            let (head, elements) = message.split_at(size_of::<u64>());
-            let theirs = u64::from_le_bytes(head.try_into().unwrap_or_default());
-            let elements: Vec<B> = bytemuck::pod_collect_to_vec(elements);
-            let part = &self.receives[from];
-            if theirs != width as u64 || elements.len() != part.len() * width {
-                return Err(DistError::Disagreement {
-                    what: "columns of B",
-                    rank: from,
-                    theirs: theirs.to_string(),
-                    own_rank: self.rank,
-                    own: width.to_string(),
-                });
-            }
-            rows[part.start * width..part.end * width].copy_from_slice(&elements);
+        b: &DeviceMatrix<B>,
+        room: &mut Room<B>,
+        goes_well: bool,
+    ) -> Result<(), DistError> {
+        if self.channel.is_linked() || !goes_well {
+            return Ok(self.channel.hold()?);
         }
-        Ok(rows)
+        let (head, width) = (Head::of::<B>(b.cols()), b.cols());
+        let mut rows =
+            try_zeroed::<B>(room.coming.rows() * width, "rows of other ranks").map_err(PlanError::from)?;
+        for (from, part) in peers(&self.receives) {
+            let message = communicator.receive(from)?;
+            let (theirs, elements) = message.split_at(size_of::<Head>().min(message.len()));
+            self.check(from, bytemuck::pod_collect_to_vec(theirs).first(), head)?;
+            rows[part.start * width..part.end * width]
+                .copy_from_slice(&bytemuck::pod_collect_to_vec::<u8, B>(elements));
+        }
+        if let Some(own) = &self.own {
+            rows[own.start * width..own.end * width].copy_from_slice(&b.download()?);
+        }
+        Ok(room.coming.copy_from(DenseRef::packed(&rows, room.coming.rows(), width)?)?)
     }
+
+    /// Waits until the rows of others are here, and keeps the memory for the next run.
+    pub(super) fn finish<B: Element>(
+        &self,
+        communicator: &Communicator,
+        room: Room<B>,
+    ) -> Result<(), DistError> {
+        let with: Vec<usize> =
+            peers(&self.receives).chain(peers(&self.sends)).map(|(rank, _)| rank).collect();
+        self.channel.wait(communicator, &with)?;
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(room));
+        Ok(())
+    }
+
+    /// Whether another rank's message is of the same kind as this rank's.
+    fn check(&self, from: usize, theirs: Option<&Head>, own: Head) -> Result<(), DistError> {
+        if theirs == Some(&own) {
+            return Ok(());
+        }
+        Err(DistError::Disagreement {
+            what: "columns of B",
+            rank: from,
+            theirs: theirs.map_or_else(|| "nothing".to_owned(), Head::to_string),
+            own_rank: self.rank,
+            own: own.to_string(),
+        })
+    }
+}
+
+/// Ranks that something goes to, or comes from.
+fn peers(ranges: &[Range<usize>]) -> impl Iterator<Item = (usize, &Range<usize>)> {
+    ranges.iter().enumerate().filter(|(_, range)| !range.is_empty())
 }
 
 /// A product with a selection of rows, which packs them; none if there are none.

@@ -12,8 +12,8 @@
 //! A product is divided in one of three ways ([`Scheme`]): each rank multiplies its rows of `A`, and gets those rows of
 //! `B` that they name, or all of them; or each multiplies all of `A` by columns of its own, and nothing is exchanged.
 //!
-//! Messages are copied through host memory, from any device to any other: CPU, emulator, GPU. The program is the same
-//! for any number of ranks, one included; there may be more ranks than rows.
+//! Rows go from GPU to GPU by NCCL where each rank has one of its own, else through host memory ([`Transport`]). The
+//! program is the same for any devices and any number of ranks, one included; there may be more ranks than rows.
 //!
 //! # Faults
 //!
@@ -28,6 +28,7 @@ mod ownership;
 mod scheme;
 mod sddmm;
 mod spmm;
+mod transport;
 
 pub use communicator::Communicator;
 pub use csr::DistCsr;
@@ -35,3 +36,4 @@ pub use ownership::Ownership;
 pub use scheme::{DistReport, Scheme};
 pub use sddmm::{DistSddmm, DistSddmmBuilder, DistSddmmPlan};
 pub use spmm::{DistSpmm, DistSpmmBuilder, DistSpmmPlan};
+pub use transport::Transport;

@@ -8,7 +8,7 @@ use super::communicator::Communicator;
 use super::csr::DistCsr;
 use super::exchange::{Exchange, Needed, others};
 use super::scheme::{DistReport, Scheme, better_of_rows};
-use crate::dense::DenseRef;
+use super::transport::Channel;
 use crate::device::{Device, DeviceBuffer};
 use crate::element::Element;
 use crate::error::DistError;
@@ -94,8 +94,11 @@ impl<'a, V: Value> DistSddmmBuilder<'a, V> {
         let own = owned.range(a.rank());
         let needed = Needed::of(a);
         let mut report = DistReport::of(a, &needed, (self.communicator.size(), self.scheme));
+        let channel = Channel::open(self.communicator, device)?;
+        report.transport = channel.name().to_owned();
         if self.scheme == Scheme::Rows {
-            (report.scheme, report.reason) = better_of_rows(self.communicator, a, &needed)?;
+            let costs = (channel.rates(), inner * precision.bytes() as usize);
+            (report.scheme, report.reason) = better_of_rows(self.communicator, a, &needed, costs)?;
         }
         let coming = if report.scheme == Scheme::Halo { needed.rows } else { others(owned, a.rank()) };
         // Rows of one's own lie among those that come, in the order of all: entries stay in theirs.
@@ -114,17 +117,23 @@ impl<'a, V: Value> DistSddmmBuilder<'a, V> {
         let local = Csr::try_from_parts(local.rows(), rows, offsets, columns, local.values().to_vec())?;
         let plan = Sddmm::builder(&local).options(self.options.clone()).build(device)?;
         let packing = SpmmOptions { width: inner, precision, ..SpmmOptions::default() };
-        let exchange = Exchange::new((self.communicator, device), owned, coming, report.scheme, &packing)?;
+        let exchange = Exchange::new(
+            (self.communicator, channel, device),
+            owned,
+            (coming, true),
+            report.scheme,
+            &packing,
+        )?;
         (report.received_rows, report.sent_rows) = (exchange.received_rows(), exchange.sent_rows());
         report.device_bytes =
             plan.report().device_bytes + exchange.packing().map_or(0, |plan| plan.report().device_bytes);
+        self.communicator.barrier()?; // all ranks have a plan, or none
         Ok(DistSddmmPlan {
             communicator: self.communicator,
             device: device.clone(),
             plan,
             exchange,
             own: own.len(),
-            before,
             report,
         })
     }
@@ -153,9 +162,8 @@ pub struct DistSddmmPlan<'a> {
     device: Device,
     plan: SddmmPlan,
     exchange: Exchange,
-    /// Rows of `Y` that this rank owns, and those that come before them.
+    /// Rows of `Y` that this rank owns.
     own: usize,
-    before: usize,
     report: DistReport,
 }
 
@@ -195,13 +203,12 @@ impl DistSddmmPlan<'_> {
         let inner = y.cols();
         // What is wrong with this rank's operands is told to the others before they wait for its rows.
         check_shape("Y", (y.rows(), inner), (self.own, inner))?;
-        self.exchange.send(self.communicator, y)?;
-        let mut rows = self.exchange.receive::<T>(self.communicator, inner)?;
-        let at = self.before * inner;
-        rows.splice(at..at, y.download()?);
-        let y = DenseRef::packed(&rows, self.own + self.exchange.received_rows(), inner)?;
-        let y = DeviceMatrix::upload(&self.device, y)?;
-        Ok(self.plan.run_into(alpha, x, &y, out)?)
+        let mut room = self.exchange.room::<T>(inner)?;
+        let sent = self.exchange.send(self.communicator, y, &mut room);
+        let received = self.exchange.receive(self.communicator, y, &mut room, sent.is_ok());
+        sent.and(received)?;
+        self.plan.run_into(alpha, x, room.rows(), out)?;
+        self.exchange.finish(self.communicator, room)
     }
 }
 

@@ -3,20 +3,20 @@
 use std::fmt;
 use std::ops::Range;
 
-use windrow_formats::{Csr, Value};
+use windrow_formats::{Csr, Permutation, Value};
 
 use super::communicator::Communicator;
 use super::csr::DistCsr;
 use super::exchange::{Exchange, Needed, others};
 use super::ownership::Ownership;
 use super::scheme::{DistReport, Scheme, better_of_rows};
-use crate::dense::DenseRef;
+use super::transport::Channel;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{DistError, SpmmError};
 use crate::matrix::DeviceMatrix;
 use crate::num::narrow;
-use crate::options::Precision;
+use crate::options::{Algorithm, Precision};
 use crate::spmm::{Spmm, SpmmOptions, SpmmPlan};
 
 /// `C ← α·A·B + β·C` with an `A` of which each rank has some rows: the way to a plan.
@@ -90,14 +90,11 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
         let columns = Ownership::even(width, ranks);
         let needed = Needed::of(self.a);
         let mut report = DistReport::of(self.a, &needed, (ranks, self.scheme));
-        if self.scheme == Scheme::Rows {
-            (report.scheme, report.reason) = better_of_rows(self.communicator, self.a, &needed)?;
-        }
-        let body = match report.scheme {
+        let body = match self.scheme {
             Scheme::Columns => {
                 Body::Columns(Box::new(self.whole(device, columns.range(self.a.rank()).len())?))
             }
-            scheme => Body::Rows(Box::new(self.rows(device, scheme, needed, &mut report)?)),
+            _ => Body::Rows(Box::new(self.rows(device, needed, &mut report)?)),
         };
         report.device_bytes = body.plans().map(|plan| plan.report().device_bytes).sum();
         if report.scheme == Scheme::Columns {
@@ -105,6 +102,7 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
                 (self.a.rows().rows(), body.plans().map(SpmmPlan::nnz).sum(), 0);
             report.needed_rows = 0;
         }
+        self.communicator.barrier()?; // all ranks have a plan, or none
         Ok(DistSpmmPlan {
             communicator: self.communicator,
             device: device.clone(),
@@ -145,21 +143,41 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
     }
 
     /// The plans of a product of this rank's rows.
-    fn rows(
-        &self,
-        device: &Device,
-        scheme: Scheme,
-        needed: Needed,
-        report: &mut DistReport,
-    ) -> Result<Rows, DistError> {
-        let owned = self.a.columns();
+    fn rows(&self, device: &Device, needed: Needed, report: &mut DistReport) -> Result<Rows, DistError> {
+        let channel = Channel::open(self.communicator, device)?;
+        report.transport = channel.name().to_owned();
+        if self.scheme == Scheme::Rows {
+            let row_bytes = self.options.width * self.options.precision.bytes() as usize;
+            let costs = (channel.rates(), row_bytes);
+            (report.scheme, report.reason) = better_of_rows(self.communicator, self.a, &needed, costs)?;
+        }
+        let (scheme, owned) = (report.scheme, self.a.columns());
         let coming = if scheme == Scheme::Halo { needed.rows } else { others(owned, self.a.rank()) };
         let [inner, outer] = split(self.a.local(), &owned.range(self.a.rank()), &coming)?;
         let plan = |a: &Csr<V>| Spmm::builder(a).options(self.options).build(device);
-        let exchange = Exchange::new((self.communicator, device), owned, coming, scheme, &self.options)?;
+        let exchange = Exchange::new(
+            (self.communicator, channel, device),
+            owned,
+            (coming, false),
+            scheme,
+            &self.options,
+        )?;
         (report.received_rows, report.sent_rows) = (exchange.received_rows(), exchange.sent_rows());
-        let outer = if outer.nnz() == 0 { None } else { Some(plan(&outer)?) };
+        let outer = if outer.nnz() == 0 { None } else { Some(self.outer(device, &outer)?) };
         Ok(Rows { inner: plan(&inner)?, outer, exchange })
+    }
+
+    /// The plan of what is added to `C` for the rows of others. Where few rows of `A` name some, these are worked on
+    /// first and the rest of `C` is not touched.
+    fn outer(&self, device: &Device, outer: &Csr<V>) -> Result<SpmmPlan, DistError> {
+        let builder = Spmm::builder(outer).options(self.options);
+        let (with_entries, without): (Vec<u32>, Vec<u32>) =
+            (0..narrow(outer.rows())).partition(|&row| !outer.row_range(row as usize).is_empty());
+        if without.len() < with_entries.len() || self.options.algorithm != Algorithm::Auto {
+            return Ok(builder.build(device)?);
+        }
+        let order = Permutation::try_from_new_to_old([with_entries, without].concat())?;
+        Ok(builder.algorithm(Algorithm::RowSplit).order(&order).build(device)?)
     }
 }
 
@@ -327,16 +345,16 @@ impl DistSpmmPlan<'_> {
         if b.rows() != expected {
             return Err(SpmmError::InnerDim { a_cols: expected, b_rows: b.rows() }.into());
         }
-        rows.exchange.send(self.communicator, b)?;
-        rows.inner.run_into(alpha, b, beta, c)?;
-        let width = b.cols();
-        let received = rows.exchange.receive::<B>(self.communicator, width)?;
-        if let Some(outer) = &rows.outer {
-            let received = DenseRef::packed(&received, rows.exchange.received_rows(), width)?;
-            let received = DeviceMatrix::upload(&self.device, received)?;
-            outer.run_into(alpha, &received, B::Sum::from_f32(1.0), c)?;
+        let Rows { inner, outer, exchange } = rows;
+        let mut room = exchange.room::<B>(b.cols())?;
+        let sent = exchange.send(self.communicator, b, &mut room);
+        let own = sent.and_then(|()| Ok(inner.run_into(alpha, b, beta, c)?));
+        let received = exchange.receive(self.communicator, b, &mut room, own.is_ok());
+        own.and(received)?;
+        if let Some(outer) = outer {
+            outer.run_into(alpha, room.rows(), B::Sum::from_f32(1.0), c)?;
         }
-        Ok(())
+        exchange.finish(self.communicator, room)
     }
 }
 

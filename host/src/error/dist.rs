@@ -72,6 +72,12 @@ pub enum DistError {
         /// Ranks of the group.
         wanted_parts: usize,
     },
+    /// NCCL was asked for, and rows cannot go by it.
+    #[error("rows cannot go by NCCL: {reason}; with Transport::Auto they go through host memory then")]
+    NoNccl {
+        /// What stands in its way.
+        reason: String,
+    },
     /// Sampled products divided by columns.
     #[error("sampled products are divided by rows; use scheme rows, halo or all-gather")]
     NotByColumns,

@@ -12,6 +12,8 @@ mod gpu;
 mod kernels;
 mod memory;
 mod module;
+#[cfg(feature = "dist")]
+mod nccl;
 mod pool;
 mod probe;
 mod queue;
@@ -29,8 +31,10 @@ pub(crate) use fence::CudaFence;
 pub(super) use probe::{count, driver_version};
 
 use super::dense_library::DenseLibrary;
+#[cfg(feature = "dist")]
+use super::link::{Link, LinkId};
 use super::machine::{Description, Lies, Machine};
-use super::queue::Queue;
+use super::queue::{Queue, Urgency};
 use super::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
 use crate::num::wide;
@@ -130,7 +134,7 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     };
     let kernels = Kernels::of_gpu(capability, driver)?;
     let gpu = Arc::new(Gpu::open(name, device, kernels)?);
-    let lane = Arc::new(gpu.with_context(|| CudaQueue::create(&gpu))?);
+    let lane = Arc::new(gpu.with_context(|| CudaQueue::create(&gpu, Urgency::Usual))?);
     let own: Arc<dyn Queue> = Arc::<CudaQueue>::clone(&lane);
     let (others, staging) = (Mutex::default(), Mutex::new(None));
     let pool = gpu.with_context(|| Ok(Pool::create(device, memory_total)))?;
@@ -241,9 +245,9 @@ impl Machine for CudaMachine {
         &self.own
     }
 
-    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+    fn create(&self, urgency: Urgency) -> Result<Arc<dyn Queue>, DeviceError> {
         self.gpu.with_context(|| -> Result<Arc<dyn Queue>, DeviceError> {
-            let queue = Arc::new(CudaQueue::create(&self.gpu)?);
+            let queue = Arc::new(CudaQueue::create(&self.gpu, urgency)?);
             let mut others = self.others();
             others.created.retain(|other| other.strong_count() > 0);
             others.created.push(Arc::downgrade(&queue));
@@ -327,6 +331,22 @@ impl Machine for CudaMachine {
         };
         let loaded = self.cublas.get_or_init(load).clone()?;
         Ok(loaded)
+    }
+
+    #[cfg(feature = "dist")]
+    fn link_name(&self) -> Result<String, String> {
+        nccl::name()
+    }
+
+    #[cfg(feature = "dist")]
+    fn new_link_id(&self) -> Result<LinkId, DeviceError> {
+        nccl::new_id()
+    }
+
+    #[cfg(feature = "dist")]
+    fn join(&self, id: LinkId, ranks: usize, rank: usize) -> Result<Box<dyn Link>, DeviceError> {
+        let link = self.gpu.with_context(|| nccl::Nccl::join(&self.gpu, id, ranks, rank))?;
+        Ok(Box::new(link))
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {

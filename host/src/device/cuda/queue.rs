@@ -13,7 +13,7 @@ use super::probe::Called;
 use crate::device::event::{Event, EventKind};
 use crate::device::fence::Fence;
 use crate::device::machine::Prepared;
-use crate::device::queue::{self, Queue};
+use crate::device::queue::{self, Queue, Urgency};
 use crate::error::DeviceError;
 use crate::num::index;
 
@@ -45,9 +45,9 @@ unsafe impl Sync for CudaQueue {}
 
 impl CudaQueue {
     /// A stream that does not wait for the legacy default stream. The context is current.
-    pub(super) fn create(gpu: &Arc<Gpu>) -> Result<Self, DeviceError> {
+    pub(super) fn create(gpu: &Arc<Gpu>, urgency: Urgency) -> Result<Self, DeviceError> {
         let fence = CudaFence::create()?;
-        match result::stream::create(result::stream::StreamKind::NonBlocking).called("cuStreamCreate") {
+        match create_stream(urgency) {
             Ok(stream) => Self::of(gpu, fence, stream, false),
             Err(error) => {
                 fence.destroy();
@@ -169,6 +169,25 @@ impl CudaQueue {
             DeviceError::NotAvailable { device: self.gpu.name.clone(), operation, remedy }
         })
     }
+}
+
+/// A stream of the current context.
+fn create_stream(urgency: Urgency) -> Result<sys::CUstream, DeviceError> {
+    let (mut least, mut greatest) = (0, 0);
+    let mut stream: sys::CUstream = std::ptr::null_mut();
+    // SAFETY: the pointers are to live variables.
+    unsafe {
+        if urgency == Urgency::First {
+            sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest)
+                .result()
+                .called("cuCtxGetStreamPriorityRange")?;
+        }
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        sys::cuStreamCreateWithPriority(&raw mut stream, flags, greatest)
+            .result()
+            .called("cuStreamCreateWithPriority")?;
+    }
+    Ok(stream)
 }
 
 impl Queue for CudaQueue {

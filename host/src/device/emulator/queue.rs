@@ -72,6 +72,8 @@ enum Work {
     Fork,
     Beside(Prepared),
     Join,
+    #[cfg(feature = "dist")]
+    Copy(queue::Copies),
     #[cfg(test)]
     Dense(DenseProduct),
 }
@@ -182,6 +184,11 @@ impl EmulatorQueue {
                 self.catch_up(thread)?;
                 let zeroed = self.core.memory.zero(GlobalPtr::<u8>::from_address(address), index(bytes));
                 zeroed.map_err(|error| host_access(&error))
+            }
+            #[cfg(feature = "dist")]
+            Work::Copy(copies) => {
+                self.catch_up(thread)?;
+                copies(&self.core.memory)
             }
             #[cfg(test)]
             Work::Dense(product) => {
@@ -311,6 +318,11 @@ impl Queue for EmulatorQueue {
     #[cfg(test)]
     fn multiply_densely(&self, product: &DenseProduct) -> Result<(), DeviceError> {
         self.ask(Work::Dense(*product))
+    }
+
+    #[cfg(feature = "dist")]
+    fn copy_by(&self, copies: queue::Copies) -> Result<(), DeviceError> {
+        self.ask(Work::Copy(copies))
     }
 
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {

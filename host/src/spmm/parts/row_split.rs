@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::row_split::RowSplitParams;
-use windrow_kernels::{Dtype, Entry, Variant};
+use windrow_kernels::{Dtype, Entry, Factor, Variant};
 use windrow_preprocess::balance::{RowSegments, row_segments};
 
 pub(in crate::spmm) use choose::SHORTEST_PIECE;
@@ -167,6 +167,12 @@ impl SegmentList {
     }
 }
 
+/// Segments up to the last that has entries. Those behind it are rows that become `β·C`.
+fn with_entries(segments: &[[u32; 4]]) -> u32 {
+    let is_empty = |[_, begin, end, _]: &&[u32; 4]| begin == end;
+    narrow(segments.len() - segments.iter().rev().take_while(is_empty).count())
+}
+
 impl SegmentEntries<'_> {
     pub(in crate::spmm) fn len(&self) -> usize {
         match self {
@@ -235,18 +241,25 @@ impl Layout for RowSplitLayout<'_> {
                 )
             }
         };
-        let segments = match self.segments {
-            SegmentList::OnHost(segments) => DeviceBuffer::named(device, &segments, "segments")?,
-            SegmentList::OnDevice(segments) => segments,
+        let (segments, with_entries) = match self.segments {
+            SegmentList::OnHost(segments) => {
+                (DeviceBuffer::named(device, &segments, "segments")?, with_entries(&segments))
+            }
+            SegmentList::OnDevice(segments) => {
+                let all = narrow(segments.len());
+                (segments, all)
+            }
         };
         let (dtype, shape) = (self.dtype, self.shape);
-        Ok(Box::new(RowSplitPart { segments, col_indices, values, sources, dtype, shape }))
+        Ok(Box::new(RowSplitPart { segments, with_entries, col_indices, values, sources, dtype, shape }))
     }
 }
 
 /// Segments of rows in device memory.
 struct RowSplitPart {
     segments: DeviceBuffer<[u32; 4]>,
+    /// Of the segments, the first of which no more than these need be worked on where `C` is added to as it is.
+    with_entries: u32,
     col_indices: DeviceBuffer<u32>,
     values: DeviceBuffer<u8>,
     sources: SegmentSources,
@@ -277,18 +290,25 @@ impl Part for RowSplitPart {
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {
+        // An order may have the rows without entries behind all others: `C` stays as it is there.
+        let one = match self.dtype.sum_bytes() {
+            8 => Factor::new(1.0f64),
+            _ => Factor::new(1.0f32),
+        };
+        let keeps_c = operands.dense.out.beta == one;
+        let segments = if keeps_c { self.with_entries } else { narrow(self.segments.len()) };
         let params = RowSplitParams {
             dense: operands.dense,
             segments: self.segments.pointer(),
             col_indices: self.col_indices.pointer(),
             values: self.values.pointer().cast(),
-            segment_count: narrow(self.segments.len()),
+            segment_count: segments,
             reserved: 0,
         };
         // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and belong to the
         // plan, which frees them after the machine's work; the dense operands and the workspace are the caller's
         // promise.
-        unsafe { stream.start(entry, wide(self.segments.len()), params.dense.n(), &params) }
+        unsafe { stream.start(entry, u64::from(segments), params.dense.n(), &params) }
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {

@@ -1,5 +1,7 @@
 //! Products of matrices that several ranks have, on every device, against those of one.
 
+mod links;
+
 use std::time::{Duration, Instant};
 
 use half::f16;
@@ -106,9 +108,16 @@ fn cases() -> Vec<Case> {
         ("tall", Pattern::random(70, 11, 6, rng)),
         ("diagonal", Pattern::diagonal(33, 33)),
         ("dense", Pattern::dense(16, 16)),
+        ("band", band(80)),
     ];
-    let widths = [8, 3, 1, 32, 17, 8, 5, 64, 2];
+    let widths = [8, 3, 1, 32, 17, 8, 5, 64, 2, 12];
     patterns.iter().zip(widths).map(|((name, pattern), n)| Case::new(name, pattern, n, rng)).collect()
+}
+
+/// Five neighbours each: ranks need few rows of others, for few rows.
+fn band(rows: u32) -> Pattern {
+    let near = |row: u32| (row.saturating_sub(2)..(row + 3).min(rows)).collect();
+    Pattern { cols: rows as usize, rows: (0..rows).map(near).collect() }
 }
 
 fn devices() -> Vec<Device> {
@@ -166,12 +175,8 @@ fn check_report(report: &DistReport, asked: Scheme) {
 #[test]
 fn the_scheme_follows_what_ranks_need() {
     let mut rng = SplitMix64::new(4);
-    let band = Pattern {
-        cols: 400,
-        rows: (0..400u32).map(|row| (row.saturating_sub(2)..(row + 3).min(400)).collect()).collect(),
-    };
     for (pattern, scheme, needed) in
-        [(band, Scheme::Halo, 4), (Pattern::dense(40, 40), Scheme::AllGather, 30)]
+        [(band(400), Scheme::Halo, 4), (Pattern::dense(40, 40), Scheme::AllGather, 30)]
     {
         let a = pattern.with_values(Values::Integers, &mut rng);
         let reports = ranks(4, |rank| {
@@ -342,7 +347,8 @@ fn a_rank_that_fails_is_named_by_the_others() {
             "{error}"
         );
     }
-    // An operand of another shape, and a rank that panics.
+    // An operand of another shape.
+    let a = Csr::from_dense(12, 12, &[1.0f32; 144]).unwrap();
     let found = ranks(2, |rank| {
         let part = DistCsr::of(&rank, &a).unwrap();
         let plan = DistSpmm::builder(&rank, &part).width(4).build(&Device::cpu()).unwrap();
