@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use windrow::Csr;
@@ -30,6 +31,8 @@ pub(crate) struct Task {
     pub(crate) labels: Vec<u32>,
     /// Whether a node is learned from.
     pub(crate) trained: Vec<bool>,
+    /// How many nodes the loss is the mean of: those of other ranks counted, too, where these are some of all.
+    mean_of: usize,
 }
 
 /// What a [`Task`] is made with.
@@ -59,8 +62,22 @@ impl Task {
             }
         }
         let mut random = SplitMix64::new(seed.wrapping_add(2 << 32));
-        let trained = (0..graph.rows()).map(|_| random.below(5) < TRAINED_OF_FIVE).collect();
-        Ok(Self { features, width, classes, labels, trained })
+        let trained: Vec<bool> = (0..graph.rows()).map(|_| random.below(5) < TRAINED_OF_FIVE).collect();
+        let mean_of = trained.iter().filter(|&&trained| trained).count();
+        Ok(Self { features, width, classes, labels, trained, mean_of })
+    }
+
+    /// Some of the nodes, whose losses are their part of the mean over all.
+    pub(crate) fn of_nodes(&self, nodes: Range<usize>) -> Self {
+        let Self { width, classes, mean_of, .. } = *self;
+        let features = self.features[nodes.start * width..nodes.end * width].to_vec();
+        let (labels, trained) = (self.labels[nodes.clone()].to_vec(), self.trained[nodes].to_vec());
+        Self { features, width, classes, labels, trained, mean_of }
+    }
+
+    /// How many nodes the loss is the mean of.
+    pub(crate) fn mean_of(&self) -> usize {
+        self.mean_of
     }
 
     /// How many nodes are learned from.
@@ -71,7 +88,7 @@ impl Task {
     /// The weight of each node in the mean loss over those that are learned from.
     pub(crate) fn weights(&self) -> Vec<f32> {
         #[expect(clippy::cast_precision_loss, reason = "a weight is rounded")]
-        let weight = 1.0 / self.trained_count().max(1) as f32;
+        let weight = 1.0 / self.mean_of.max(1) as f32;
         self.trained.iter().map(|&trained| if trained { weight } else { 0.0 }).collect()
     }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use windrow::synthetic::SplitMix64;
 use windrow::training::{ColumnSums, add_bias_on, add_bias_relu_on, relu_backward_on};
-use windrow::{Csr, DenseRef, Device, DeviceMatrix, Spmm, SpmmPlan};
+use windrow::{Csr, DenseRef, Device, DeviceMatrix, Spmm, SpmmError, SpmmPlan};
 
 use super::Result;
 use super::clock::{Clock, Work};
@@ -35,12 +35,68 @@ struct Scratch {
     operand: Operand,
 }
 
-/// The model, its plans and its memory.
-pub(crate) struct Gcn {
-    tools: Tools,
+/// What the model multiplies by: `Â` and its transpose.
+pub(crate) trait Adjacency {
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// `product ← alpha·Â·x`, or `alpha·Âᵀ·x`, for an `x` that the operand was set to.
+    ///
+    /// # Errors
+    /// If a device fails.
+    fn multiply(
+        &self,
+        lane: &Lane,
+        transposed: bool,
+        scaled: (f32, &Operand, &DeviceMatrix<f32>),
+        product: &mut DeviceMatrix<f32>,
+    ) -> std::result::Result<(), Self::Error>;
+
+    /// Adds to the gradient of a parameter what it is for nodes that others have.
+    ///
+    /// # Errors
+    /// If a device fails.
+    fn reduce(&self, gradient: &mut DeviceMatrix<f32>) -> std::result::Result<(), Self::Error>;
+
+    /// What the plans say of themselves.
+    fn reports(&self) -> String;
+}
+
+/// All of `Â` on one device.
+pub(crate) struct Whole {
     forward: SpmmPlan,
     /// For `Âᵀ`; none if that is `Â`.
     backward: Option<SpmmPlan>,
+}
+
+impl Adjacency for Whole {
+    type Error = SpmmError;
+
+    fn multiply(
+        &self,
+        lane: &Lane,
+        transposed: bool,
+        scaled: (f32, &Operand, &DeviceMatrix<f32>),
+        product: &mut DeviceMatrix<f32>,
+    ) -> std::result::Result<(), SpmmError> {
+        let plan = self.backward.as_ref().filter(|_| transposed).unwrap_or(&self.forward);
+        spmm(lane, plan, scaled, (0.0, product))
+    }
+
+    fn reduce(&self, _gradient: &mut DeviceMatrix<f32>) -> std::result::Result<(), SpmmError> {
+        Ok(())
+    }
+
+    fn reports(&self) -> String {
+        let transposed =
+            if self.backward.is_some() { "another plan" } else { "the same: the graph is symmetric" };
+        format!("{}\nfor the transpose: {transposed}", self.forward.report())
+    }
+}
+
+/// The model, its plans and its memory.
+pub(crate) struct Gcn<A = Whole> {
+    tools: Tools,
+    adjacency: A,
     features: DeviceMatrix<f32>,
     layers: Vec<Layer>,
     /// For hidden layers, and for the last.
@@ -57,10 +113,6 @@ impl Gcn {
     /// If there are no layers, or the device refuses.
     pub(crate) fn new(graph: &Csr<f32>, task: &Task, shape: &Shape, tools: Tools) -> Result<Self> {
         let device = tools.device.clone();
-        let (n, widths) = (graph.rows(), &shape.widths);
-        let Some((&classes, hidden)) = widths.split_last().filter(|(_, others)| !others.is_empty()) else {
-            return Err("--layers must be at least 1".into());
-        };
         let a = normalized(graph)?;
         let start = Instant::now();
         let forward = plan(&a, shape, &device)?;
@@ -71,6 +123,22 @@ impl Gcn {
         };
         device.synchronize()?;
         let preprocessing_s = start.elapsed().as_secs_f64();
+        let model = Self::with(Whole { forward, backward }, task, shape, tools)?;
+        Ok(Self { preprocessing_s, ..model })
+    }
+}
+
+impl<A: Adjacency> Gcn<A> {
+    /// For the nodes of a task.
+    ///
+    /// # Errors
+    /// If there are no layers, or the device refuses.
+    pub(crate) fn with(adjacency: A, task: &Task, shape: &Shape, tools: Tools) -> Result<Self> {
+        let device = tools.device.clone();
+        let (n, widths) = (task.labels.len(), &shape.widths);
+        let Some((&classes, hidden)) = widths.split_last().filter(|(_, others)| !others.is_empty()) else {
+            return Err("--layers must be at least 1".into());
+        };
         let mut random = SplitMix64::new(shape.seed.wrapping_add(3 << 32));
         let layer = |ends: &[usize]| {
             let [inputs, outputs] = [ends[0], ends[1]];
@@ -88,23 +156,20 @@ impl Gcn {
             })
         };
         Ok(Self {
-            forward,
-            backward,
+            adjacency,
             features: DeviceMatrix::upload(&device, DenseRef::packed(&task.features, n, task.width)?)?,
             layers: widths.windows(2).map(layer).collect::<Result<_>>()?,
             scratch: [scratch(hidden.get(1).copied().unwrap_or(0))?, scratch(classes)?],
             sums: ColumnSums::new(&device, shape.widest())?,
-            gradient_scale: shape.gradient_scale(task.trained_count()),
-            preprocessing_s,
+            gradient_scale: shape.gradient_scale(task.mean_of()),
+            preprocessing_s: 0.0,
             tools,
         })
     }
 
     /// What the plans say of themselves.
     pub(crate) fn reports(&self) -> String {
-        let transposed =
-            if self.backward.is_some() { "another plan" } else { "the same: the graph is symmetric" };
-        format!("{}\nfor the transpose: {transposed}", self.forward.report())
+        self.adjacency.reports()
     }
 }
 
@@ -112,9 +177,9 @@ fn plan(a: &Csr<f32>, shape: &Shape, device: &Device) -> Result<SpmmPlan> {
     Ok(Spmm::builder(a).width(shape.widest()).precision(shape.precision).build(device)?)
 }
 
-impl Model for Gcn {
+impl<A: Adjacency> Model for Gcn<A> {
     fn forward(&mut self) -> Result<&DeviceMatrix<f32>> {
-        let Self { tools: Tools { gemm, clock, lane, .. }, forward, features, layers, scratch, .. } = self;
+        let Self { tools: Tools { gemm, clock, lane, .. }, adjacency, features, layers, scratch, .. } = self;
         let last = layers.len() - 1;
         let mut input: &DeviceMatrix<f32> = features;
         for (l, layer) in layers.iter_mut().enumerate() {
@@ -122,7 +187,7 @@ impl Model for Gcn {
             gemm.run(Form::Plain, input, &layer.weight.value, product)?;
             operand.set(lane, 1.0, product)?;
             clock.time(Work::Spmm, || {
-                spmm(lane, forward, (1.0, operand, product), (0.0, &mut layer.output))
+                adjacency.multiply(lane, false, (1.0, operand, product), &mut layer.output)
             })?;
             let (output, bias) = (lane.write(&mut layer.output), lane.read(&layer.bias.value));
             match l == last {
@@ -136,16 +201,8 @@ impl Model for Gcn {
 
     fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()> {
         let Self {
-            tools: Tools { gemm, clock, lane, .. },
-            forward,
-            backward,
-            features,
-            layers,
-            scratch,
-            sums,
-            ..
+            tools: Tools { gemm, clock, lane, .. }, adjacency, features, layers, scratch, sums, ..
         } = self;
-        let transposed = backward.as_ref().unwrap_or(forward);
         let scale = self.gradient_scale;
         let last = layers.len() - 1;
         let [hidden, classes] = scratch;
@@ -157,7 +214,7 @@ impl Model for Gcn {
             sums.sum_on(&lane.stream, lane.read(gradient), lane.write(&mut layer.bias.gradient))?;
             operand.set(lane, scale, gradient)?;
             let scaled = (1.0 / scale, &*operand, gradient);
-            clock.time(Work::Spmm, || spmm(lane, transposed, scaled, (0.0, product)))?;
+            clock.time(Work::Spmm, || adjacency.multiply(lane, true, scaled, product))?;
             let input = before.last().map_or(&*features, |layer| &layer.output);
             gemm.run(Form::First, input, product, &mut layer.weight.gradient)?;
             if l > 0 {
@@ -166,6 +223,10 @@ impl Model for Gcn {
                 gemm.run(Form::Second, product, &layer.weight.value, &mut hidden.gradient)?;
                 relu_backward_on(&lane.stream, lane.write(&mut hidden.gradient), lane.read(input))?;
             }
+        }
+        for layer in layers {
+            adjacency.reduce(&mut layer.weight.gradient)?;
+            adjacency.reduce(&mut layer.bias.gradient)?;
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ pub(crate) mod lane;
 pub(crate) mod mlp;
 pub(crate) mod model;
 pub(crate) mod options;
+pub(crate) mod ranks;
 pub(crate) mod stack;
 pub(crate) mod stress;
 pub(crate) mod train;

@@ -25,6 +25,7 @@ mod communicator;
 mod csr;
 mod exchange;
 mod ownership;
+mod reduce;
 mod scheme;
 mod sddmm;
 mod spmm;

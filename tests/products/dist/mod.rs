@@ -1,6 +1,7 @@
 //! Products of matrices that several ranks have, on every device, against those of one.
 
 mod links;
+mod training;
 
 use std::time::{Duration, Instant};
 
