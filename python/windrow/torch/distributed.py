@@ -19,6 +19,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import once_differentiable
 
 from windrow import errors
 from windrow.torch._csr import Csr
@@ -211,6 +212,7 @@ class _Begin(torch.autograd.Function):
         return coming
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, _):
         coming, work = ctx.way.pop("back")
         work.wait()
@@ -228,6 +230,7 @@ class _End(torch.autograd.Function):
         return coming.view_as(coming)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, gradient):
         ctx.way["back"] = ctx.a._send(gradient.contiguous(), False)
         return gradient, None, None
@@ -252,7 +255,7 @@ def _among(a, inner, outer):
 def spmm(a: DistCsr, x: torch.Tensor) -> torch.Tensor:
     """`A·X`: the rows that this rank owns, of its rows of X (rows, features) or (rows, heads, features).
 
-    Values and X get gradients, in which all ranks take part, too. Sums are as of `windrow.torch.spmm`, of the rank's own
+    Values and X get gradients, in which all ranks take part, too; these have none of their own. Sums are as of `windrow.torch.spmm`, of the rank's own
     rows of X and of those of others, added in X's type.
     """
     x, way = _check(a, x, a.columns[a.rank], "X"), {}
