@@ -101,6 +101,7 @@ def _blocks(device):
     assert a.report()[5:] == (0, 0)
     x = randn(12 // ranks, 3, device=device)
     torch.testing.assert_close(a @ x, x)
+    torch.testing.assert_close(wd.sddmm(a, x, x), x.square().sum(1))
     near = [[j for j in (i - 1, i, i + 1) if 0 <= j < 60] for i in range(60)]
     rowptr = torch.tensor([0] + [len(row) for row in near], device=device).cumsum(0)
     a = wd.DistCsr.of(rowptr, torch.tensor(sum(near, []), device=device))

@@ -147,30 +147,21 @@ pub(crate) trait Machine: Send + Sync {
     /// # Errors
     /// Why there is none, as the end of a sentence.
     #[cfg(feature = "dist")]
-    fn link_name(&self) -> Result<String, String> {
-        Err("NCCL is for CUDA devices alone".to_owned())
-    }
+    fn link_name(&self) -> Result<String, String>;
 
     /// What a new group is joined by.
     ///
     /// # Errors
-    /// [`DeviceError::Library`] where there is none.
+    /// [`DeviceError::Library`].
     #[cfg(feature = "dist")]
-    fn new_link_id(&self) -> Result<LinkId, DeviceError> {
-        let status = "it is for CUDA devices alone".to_owned();
-        Err(DeviceError::Library { call: "ncclGetUniqueId", status })
-    }
+    fn new_link_id(&self) -> Result<LinkId, DeviceError>;
 
     /// Joins a group as the rank `rank` of `ranks`; waits until all of them have.
     ///
     /// # Errors
     /// [`DeviceError::Library`].
     #[cfg(feature = "dist")]
-    fn join(&self, id: LinkId, ranks: usize, rank: usize) -> Result<Box<dyn Link>, DeviceError> {
-        let _ = (id, ranks, rank);
-        let status = "it is for CUDA devices alone".to_owned();
-        Err(DeviceError::Library { call: "ncclCommInitRank", status })
-    }
+    fn join(&self, id: LinkId, ranks: usize, rank: usize) -> Result<Box<dyn Link>, DeviceError>;
 
     /// `CUcontext` and `CUstream` as addresses, for a CUDA device; the context is made current.
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError>;

@@ -12,7 +12,7 @@ use windrow_formats::{Csr, Value};
 use super::communicator::Communicator;
 use super::csr::DistCsr;
 use super::ownership::Ownership;
-use super::scheme::Scheme;
+use super::scheme::{DistReport, Scheme, better_of_rows};
 use super::transport::Channel;
 use crate::dense::DenseRef;
 use crate::device::Device;
@@ -21,7 +21,7 @@ use crate::element::Element;
 use crate::error::{DistError, PlanError};
 use crate::matrix::DeviceMatrix;
 use crate::num::{narrow, wide};
-use crate::options::Algorithm;
+use crate::options::{Algorithm, Precision};
 use crate::spmm::{Spmm, SpmmOptions, SpmmPlan};
 
 /// Rows of `B` that a rank needs and others own.
@@ -44,8 +44,26 @@ impl Needed {
     }
 }
 
+/// Decides which rows of others come to a rank, and their way, where the report's scheme does not say it.
+pub(super) fn decide<V: Value>(
+    (communicator, device): (&Communicator, &Device),
+    a: &DistCsr<V>,
+    needed: Needed,
+    (width, precision): (usize, Precision),
+    report: &mut DistReport,
+) -> Result<(Arc<Channel>, Vec<u32>), DistError> {
+    let channel = Channel::open(communicator, device)?;
+    report.transport = channel.name().to_owned();
+    if report.scheme == Scheme::Rows {
+        let costs = (channel.rates(), width * precision.bytes() as usize);
+        (report.scheme, report.reason) = better_of_rows(communicator, a, &needed, costs)?;
+    }
+    let coming = if report.scheme == Scheme::Halo { needed.rows } else { others(a.columns(), a.rank()) };
+    Ok((channel, coming))
+}
+
 /// All rows that a rank does not own.
-pub(super) fn others(owned: &Ownership, rank: usize) -> Vec<u32> {
+fn others(owned: &Ownership, rank: usize) -> Vec<u32> {
     let own = owned.range(rank);
     (0..owned.rows()).filter(|row| !own.contains(row)).map(narrow).collect()
 }
@@ -207,9 +225,30 @@ impl Exchange {
         }
     }
 
-    /// Begins to send the rows that others get. Those that come are in `room` after [`receive`](Self::receive), which
-    /// is called in any case: what is done with `b` from then on comes after its rows were sent.
-    pub(super) fn send<B: Element>(
+    /// Sends the rows that others get, does something `meanwhile`, and has what the device is asked for from here on
+    /// come after the rows of others, which are in `room` then: from device to device without waiting, through host
+    /// memory when they are here.
+    pub(super) fn run<B: Element>(
+        &self,
+        communicator: &Communicator,
+        b: &DeviceMatrix<B>,
+        room: &mut Room<B>,
+        meanwhile: impl FnOnce() -> Result<(), DistError>,
+    ) -> Result<(), DistError> {
+        if self.coming == 0 && self.sent_rows() == 0 && self.own.is_none() {
+            return meanwhile();
+        }
+        let sent = self.send(communicator, b, room).and_then(|()| meanwhile());
+        let received = match sent {
+            Ok(()) if !self.channel.is_linked() => self.receive(communicator, b, room),
+            // Also behind an error: what is done with `b` from here on comes after what was queued.
+            _ => self.channel.hold().map_err(DistError::from),
+        };
+        sent.and(received)
+    }
+
+    /// Begins to send the rows that others get.
+    fn send<B: Element>(
         &self,
         communicator: &Communicator,
         b: &DeviceMatrix<B>,
@@ -266,7 +305,7 @@ impl Exchange {
             none => none.insert(DeviceMatrix::zeros(&self.device, pack.shape().0, b.cols())?),
         };
         match self.channel.begin()? {
-            // SAFETY: the stream comes after what made and wrote both; `receive` has what is done with them later come
+            // SAFETY: the stream comes after what made and wrote both; `run` has what is done with them later come
             // after the stream, whose mark their memory is freed behind.
             Some(stream) => unsafe {
                 pack.run_into_on(stream, one, b.view().lent(), zero, packed.view_mut().lent())?;
@@ -292,23 +331,18 @@ impl Exchange {
             sends.push(message(self.rank, own, &(0..rows.len())));
             receives.push(message(self.rank, &room.coming, rows));
         }
-        // SAFETY: the rows lie inside of the matrices, whose memory is freed behind the channel's mark; `receive` has
-        // what then uses `b` and the room come after the messages.
+        // SAFETY: the rows lie inside of the matrices, whose memory is freed behind the channel's mark; `run` has what
+        // then uses `b` and the room come after the messages.
         Ok(unsafe { self.channel.exchange(&sends, &receives) }?)
     }
 
-    /// Has what the device is asked for from here on come after the rows of others: from device to device without
-    /// waiting, through host memory when they are here. Where something has failed, it waits for nothing of others.
-    pub(super) fn receive<B: Element>(
+    /// Puts the rows that came through host memory where they are multiplied.
+    fn receive<B: Element>(
         &self,
         communicator: &Communicator,
         b: &DeviceMatrix<B>,
         room: &mut Room<B>,
-        goes_well: bool,
     ) -> Result<(), DistError> {
-        if self.channel.is_linked() || !goes_well {
-            return Ok(self.channel.hold()?);
-        }
         let (head, width) = (Head::of::<B>(b.cols()), b.cols());
         let mut rows =
             try_zeroed::<B>(room.coming.rows() * width, "rows of other ranks").map_err(PlanError::from)?;

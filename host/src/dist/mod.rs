@@ -3,7 +3,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Communicator`] | one rank's end of a group: what it sends and gets |
+//! | [`Communicator`] | one rank's end of a group: what it sends, gets and sums |
 //! | [`Ownership`] | which rank owns which rows |
 //! | [`DistCsr`] | a sparse matrix of which each rank has its rows |
 //! | [`DistSpmm`] | plans of products with it, by rows or by columns |

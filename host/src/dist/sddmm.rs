@@ -6,9 +6,8 @@ use windrow_formats::{Csr, Value};
 
 use super::communicator::Communicator;
 use super::csr::DistCsr;
-use super::exchange::{Exchange, Needed, others};
-use super::scheme::{DistReport, Scheme, better_of_rows};
-use super::transport::Channel;
+use super::exchange::{Exchange, Needed, decide};
+use super::scheme::{DistReport, Scheme};
 use crate::device::{Device, DeviceBuffer};
 use crate::element::Element;
 use crate::error::DistError;
@@ -94,13 +93,8 @@ impl<'a, V: Value> DistSddmmBuilder<'a, V> {
         let own = owned.range(a.rank());
         let needed = Needed::of(a);
         let mut report = DistReport::of(a, &needed, (self.communicator.size(), self.scheme));
-        let channel = Channel::open(self.communicator, device)?;
-        report.transport = channel.name().to_owned();
-        if self.scheme == Scheme::Rows {
-            let costs = (channel.rates(), inner * precision.bytes() as usize);
-            (report.scheme, report.reason) = better_of_rows(self.communicator, a, &needed, costs)?;
-        }
-        let coming = if report.scheme == Scheme::Halo { needed.rows } else { others(owned, a.rank()) };
+        let (channel, coming) =
+            decide((self.communicator, device), a, needed, (inner, precision), &mut report)?;
         // Rows of one's own lie among those that come, in the order of all: entries stay in theirs.
         let before = coming.partition_point(|&row| (row as usize) < own.start);
         let place = |column: u32| match own.contains(&(column as usize)) {
@@ -204,9 +198,7 @@ impl DistSddmmPlan<'_> {
         // What is wrong with this rank's operands is told to the others before they wait for its rows.
         check_shape("Y", (y.rows(), inner), (self.own, inner))?;
         let mut room = self.exchange.room::<T>(inner)?;
-        let sent = self.exchange.send(self.communicator, y, &mut room);
-        let received = self.exchange.receive(self.communicator, y, &mut room, sent.is_ok());
-        sent.and(received)?;
+        self.exchange.run(self.communicator, y, &mut room, || Ok(()))?;
         self.plan.run_into(alpha, x, room.rows(), out)?;
         self.exchange.finish(self.communicator, room)
     }

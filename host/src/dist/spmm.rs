@@ -7,10 +7,9 @@ use windrow_formats::{Csr, Permutation, Value};
 
 use super::communicator::Communicator;
 use super::csr::DistCsr;
-use super::exchange::{Exchange, Needed, others};
+use super::exchange::{Exchange, Needed, decide};
 use super::ownership::Ownership;
-use super::scheme::{DistReport, Scheme, better_of_rows};
-use super::transport::Channel;
+use super::scheme::{DistReport, Scheme};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{DistError, SpmmError};
@@ -144,15 +143,10 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
 
     /// The plans of a product of this rank's rows.
     fn rows(&self, device: &Device, needed: Needed, report: &mut DistReport) -> Result<Rows, DistError> {
-        let channel = Channel::open(self.communicator, device)?;
-        report.transport = channel.name().to_owned();
-        if self.scheme == Scheme::Rows {
-            let row_bytes = self.options.width * self.options.precision.bytes() as usize;
-            let costs = (channel.rates(), row_bytes);
-            (report.scheme, report.reason) = better_of_rows(self.communicator, self.a, &needed, costs)?;
-        }
+        let SpmmOptions { width, precision, .. } = self.options;
+        let (channel, coming) =
+            decide((self.communicator, device), self.a, needed, (width, precision), report)?;
         let (scheme, owned) = (report.scheme, self.a.columns());
-        let coming = if scheme == Scheme::Halo { needed.rows } else { others(owned, self.a.rank()) };
         let [inner, outer] = split(self.a.local(), &owned.range(self.a.rank()), &coming)?;
         let plan = |a: &Csr<V>| Spmm::builder(a).options(self.options).build(device);
         let exchange = Exchange::new(
@@ -347,10 +341,7 @@ impl DistSpmmPlan<'_> {
         }
         let Rows { inner, outer, exchange } = rows;
         let mut room = exchange.room::<B>(b.cols())?;
-        let sent = exchange.send(self.communicator, b, &mut room);
-        let own = sent.and_then(|()| Ok(inner.run_into(alpha, b, beta, c)?));
-        let received = exchange.receive(self.communicator, b, &mut room, own.is_ok());
-        own.and(received)?;
+        exchange.run(self.communicator, b, &mut room, || Ok(inner.run_into(alpha, b, beta, c)?))?;
         if let Some(outer) = outer {
             outer.run_into(alpha, room.rows(), B::Sum::from_f32(1.0), c)?;
         }

@@ -125,11 +125,11 @@ impl Channel {
                 if own.wanted == Transport::Nccl && places.len() > 1 {
                     return Err(DistError::NoNccl { reason });
                 }
-                Ok(Self {
-                    device: device.clone(),
-                    linked: None,
-                    name: format!("through host memory: {reason}"),
-                })
+                let name = match places.len() {
+                    1 => format!("nothing is exchanged: {reason}"),
+                    _ => format!("through host memory: {reason}"),
+                };
+                Ok(Self { device: device.clone(), linked: None, name })
             }
         })
     }

@@ -68,7 +68,9 @@ class DistCsr:
         group: Optional[dist.ProcessGroup] = None,
     ) -> None:
         if dist.get_backend(group) == "nccl" and not rowptr.is_cuda:
-            raise errors.DeviceError("the group is NCCL's, for GPUs, but the matrix is on the CPU; give DistCsr.of a device")
+            raise errors.DeviceError(
+                "the group is NCCL's, for GPUs, but the matrix is on the CPU; give DistCsr.of a device"
+            )
         self.group = group
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         told = [None] * self.ranks
@@ -255,8 +257,8 @@ def _among(a, inner, outer):
 def spmm(a: DistCsr, x: torch.Tensor) -> torch.Tensor:
     """`A·X`: the rows that this rank owns, of its rows of X (rows, features) or (rows, heads, features).
 
-    Values and X get gradients, in which all ranks take part, too; these have none of their own. Sums are as of `windrow.torch.spmm`, of the rank's own
-    rows of X and of those of others, added in X's type.
+    Values and X get gradients, in which all ranks take part, too; these have none of their own. Sums are as of
+    `windrow.torch.spmm`, of the rank's own rows of X and of those of others, added in X's type.
     """
     x, way = _check(a, x, a.columns[a.rank], "X"), {}
     if a._alone:
@@ -270,9 +272,13 @@ def spmm(a: DistCsr, x: torch.Tensor) -> torch.Tensor:
 
 
 def sddmm(a: DistCsr, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """`X·Yᵀ` at the entries of A that this rank owns, of its rows of X (one for each row of A) and of Y: `(entries,)`, or
-    `(heads, entries)` of heads. X and Y get gradients."""
+    """`X·Yᵀ` at the entries of A that this rank owns: `(entries,)`, or `(heads, entries)` of heads.
+
+    X has a row for each row of A that this rank owns, Y its rows, as X of a product. X and Y get gradients.
+    """
     x, y = _check(a, x, a.rows[a.rank], "X"), _check(a, y, a.columns[a.rank], "Y")
+    if a._alone:
+        return sddmm_op(a._inner.rowptr, a._inner.col, x, y, None)
     way = {}
     coming = _Begin.apply(y, a, way)
     inner = sddmm_op(a._inner.rowptr, a._inner.col, x, y, None)

@@ -2,20 +2,19 @@
 
 use half::f16;
 use windrow::dist::{DistCsr, DistSddmm, DistSpmm, Scheme, Transport};
-use windrow::{Csr, Device, DeviceBuffer, DeviceMatrix, DistError, EmulatorSchedule, Precision, SddmmForm};
+use windrow::{
+    Csr, Device, DeviceBuffer, DeviceKind, DeviceMatrix, DistError, EmulatorSchedule, Precision, SddmmForm,
+};
 
 use super::{block, cases, ranks, run};
-use crate::common::{gpu, report_missing_gpu};
+use crate::common::{devices, gpu, report_missing_gpu};
 
 /// A device of its own for each of so many ranks: emulators under one schedule, and GPUs if there are as many.
 fn own_devices(size: usize, turn: usize) -> Vec<Vec<Device>> {
     let schedule = EmulatorSchedule::STANDARD[turn % EmulatorSchedule::STANDARD.len()];
-    let mut groups = Vec::new();
-    if std::env::var_os("WINDROW_GPU_ONLY").is_none() {
-        groups.push((0..size).map(|_| Device::emulator(schedule)).collect());
-    }
-    groups.extend(gpus(size));
-    groups
+    let is_emulated = devices().iter().any(|device| device.kind() == DeviceKind::Emulator);
+    let emulators = is_emulated.then(|| (0..size).map(|_| Device::emulator(schedule)).collect());
+    emulators.into_iter().chain(gpus(size)).collect()
 }
 
 /// A GPU for each of so many ranks, if there are as many.
