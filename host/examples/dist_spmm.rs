@@ -11,6 +11,9 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
+#[path = "common/named_matrix.rs"]
+mod named_matrix;
+
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,7 +21,7 @@ use clap::Parser;
 use half::f16;
 use windrow::dist::{Communicator, DistCsr, DistReport, DistSpmm, Scheme, Transport};
 use windrow::reorder::{self, Method, reorder};
-use windrow::synthetic::{SplitMix64, Synthetic};
+use windrow::synthetic::SplitMix64;
 use windrow::{Csr, DenseRef, Device, DeviceMatrix, DeviceSelector, DistError, Element, Precision, Spmm};
 
 /// Products that are timed together.
@@ -73,7 +76,7 @@ fn main() -> ExitCode {
 }
 
 fn run<B: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let mut a = matrix(&options.matrix)?;
+    let mut a = named_matrix::matrix(&options.matrix)?;
     if let Some(method) = options.reorder {
         let found = reorder(&a, &reorder::Options { method, ..Default::default() }, &())?;
         a = a.permute_symmetric(&found.permutation)?;
@@ -131,27 +134,6 @@ fn run<B: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn std::erro
         }
     }
     Ok(())
-}
-
-/// The matrix of that name.
-fn matrix(name: &str) -> Result<Csr<f32>, Box<dyn std::error::Error>> {
-    if let Some((rows, entries)) = name.strip_prefix("random:").and_then(|shape| shape.split_once(':')) {
-        let (rows, entries): (u32, u32) = (rows.parse()?, entries.parse()?);
-        let entries = entries.min(rows);
-        // As many columns apart as there are entries in a row, each anywhere in its part.
-        let part = rows / entries.max(1);
-        let mut rng = SplitMix64::new(3);
-        let columns: Vec<u32> = (0..rows)
-            .flat_map(|_| (0..entries).map(|i| i * part + rng.below(part)).collect::<Vec<_>>())
-            .collect();
-        let offsets = (0..=rows).map(|row| u64::from(row) * u64::from(entries)).collect();
-        let (rows, values) = (rows as usize, vec![0.5; columns.len()]);
-        return Ok(Csr::try_from_parts(rows, rows, offsets, columns, values)?);
-    }
-    match name.parse::<Synthetic>() {
-        Ok(made_up) => Ok(made_up.generate(1)?),
-        Err(_) => Ok(windrow::io::read_csr(name)?),
-    }
 }
 
 /// The product on one device, and its time.

@@ -249,7 +249,9 @@ pub use attention::{
 };
 pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index, Transposed};
 pub use dense::{Dense, DenseMut, DenseRef, MatRef};
-pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
+pub use device::{
+    Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, PinnedBuffer, Stream,
+};
 #[cfg(feature = "emulator")]
 pub use device::{Fault, Faults};
 pub use element::{Element, Real};
@@ -281,7 +283,10 @@ pub use sddmm::{
     SddmmWeighed,
 };
 pub use softmax::RowSoftmax;
-pub use spmm::{SparseMatrix, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport, Weighed};
+pub use spmm::{
+    OutOfCoreReport, OutOfCoreSpmm, SparseMatrix, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport,
+    Weighed,
+};
 pub use tensor::{
     Coo3Addresses, DeviceCoo3, DeviceCsf3, Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport,
     SparseTensor, Ttm, TtmBuilder, TtmPlan,
@@ -302,6 +307,11 @@ pub use windrow_preprocess::nm::prune_magnitude;
 pub use windrow_preprocess::{partition, reorder};
 #[cfg(feature = "emulator")]
 pub use windrow_simt::emulator::Schedule as EmulatorSchedule;
+
+/// The page whose sample is compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/out-of-core.md")]
+mod out_of_core_page {}
 
 /// The README, whose sample runs with the documentation's.
 #[cfg(doctest)]

@@ -188,6 +188,9 @@ impl<T: Value> DeviceMatrix<T> {
                 expected_cols,
             });
         }
+        if to.data().len() == self.buffer.len() && (to.ld(), self.ld) == (self.cols, self.cols) {
+            return Ok(self.buffer.copy_to_slice(to.data_mut())?);
+        }
         let elements = self.buffer.to_vec()?;
         for r in 0..self.rows {
             to.row_mut(r).copy_from_slice(&elements[r * self.ld..][..self.cols]);

@@ -42,6 +42,7 @@ mod nm_instances;
 mod nm_on_device;
 mod nm_spmm;
 mod numbered_examples;
+mod out_of_core;
 mod precisions;
 mod predicted;
 mod preprocessing;

@@ -428,6 +428,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         let a = matrix(Values::Reals);
         Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
     }),
+    Family::other("SpMM out of core", crate::out_of_core::subject),
     Family::other("attention", |device| AttentionSubject::make(device, device.stream())),
     Family::other("reductions", |device| AggregateSubject::make(device, device.stream())),
     Family::nm("N:M f32", Precision::F32, None),

@@ -1,8 +1,10 @@
-//! Several matrices as one: batches of graphs, and heads.
+//! Several matrices as one, batches of graphs and heads; and some rows of one as another.
+
+use std::ops::Range;
 
 use super::Csr;
 use super::build::Draft;
-use crate::memory::{dimension, narrow, try_zeroed};
+use crate::memory::{dimension, index, narrow, try_zeroed};
 use crate::{FormatError, Permutation, Value};
 
 impl<V: Value> Csr<V> {
@@ -44,6 +46,35 @@ impl<V: Value> Csr<V> {
             (row, entry, first_column) = (row + a.rows(), end, first_column + narrow(a.cols()));
         }
         Ok(all.finish())
+    }
+
+    /// Some successive rows, as a matrix of their own with all columns.
+    ///
+    /// # Errors
+    /// [`FormatError::OutOfMemory`].
+    ///
+    /// # Panics
+    /// If there are no such rows, like an index into a slice.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::Csr;
+    ///
+    /// let a = Csr::from_dense(3, 2, &[1.0f32, 2.0, 0.0, 3.0, 4.0, 0.0])?;
+    /// assert_eq!(a.row_block(1..3)?, Csr::from_dense(2, 2, &[0.0, 3.0, 4.0, 0.0])?);
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn row_block(&self, rows: Range<usize>) -> Result<Self, FormatError> {
+        let offsets = &self.row_offsets()[rows.start..=rows.end];
+        let entries = index(offsets[0])..index(offsets[rows.len()]);
+        let mut block = Draft::zeros(rows.len(), self.cols())?;
+        block.make_room(entries.len())?;
+        block.col_indices.copy_from_slice(&self.col_indices()[entries.clone()]);
+        block.values.copy_from_slice(&self.values()[entries]);
+        for (to, offset) in block.row_offsets.iter_mut().zip(offsets) {
+            *to = offset - offsets[0];
+        }
+        Ok(block.finish())
     }
 
     /// `A ⊗ I`: the matrix of heads that lie beside each other, `[n, heads, d]`, which is `n·heads` rows of `d` columns

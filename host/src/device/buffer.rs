@@ -82,10 +82,9 @@ impl SharedBlock {
         let bytes = wide(len).saturating_mul(wide(size_of::<T>()));
         match &self.block {
             Some(block) if bytes > 0 && bytes <= block.bytes() - self.used => {
-                let (address, _block) = (block.address() + self.used, Arc::clone(block));
-                let storage = Storage::Part { address, _block };
+                let part = DeviceBuffer::part(block, self.used, len);
                 self.used = (self.used + bytes).next_multiple_of(Self::ALIGN).min(block.bytes());
-                Ok(DeviceBuffer { device: device.clone(), len, storage, element: PhantomData })
+                Ok(part)
             }
             _ => DeviceBuffer::alloc(device, len, what),
         }
@@ -144,6 +143,13 @@ impl<T: Pod> DeviceBuffer<T> {
             _ => buffer.copy_from_slice(elements)?,
         }
         Ok(buffer)
+    }
+
+    /// `len` elements of a block, from the byte `at` on, which is a multiple of their alignment.
+    pub(super) fn part(block: &Arc<DeviceBuffer<u8>>, at: u64, len: usize) -> Self {
+        debug_assert!(at + wide(len) * wide(size_of::<T>()) <= block.bytes(), "a part lies in its block");
+        let storage = Storage::Part { address: block.address() + at, _block: Arc::clone(block) };
+        Self { device: block.device.clone(), len, storage, element: PhantomData }
     }
 
     /// `len` elements that must be written before they are read. Host memory is zero.
@@ -255,18 +261,47 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(())
     }
 
+    /// Copies all elements to the host, after all work asked for before.
+    ///
+    /// # Errors
+    /// - [`DeviceError::CopyLength`] unless `to` is as long as the buffer;
+    /// - [`DeviceError::Driver`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Device, DeviceBuffer};
+    ///
+    /// let buffer = DeviceBuffer::from_slice(&Device::best()?, &[1.0f32, 2.0])?;
+    /// let mut numbers = [0.0; 2];
+    /// buffer.copy_to_slice(&mut numbers)?;
+    /// assert_eq!(numbers, [1.0, 2.0]);
+    /// # Ok::<(), windrow::DeviceError>(())
+    /// ```
+    pub fn copy_to_slice(&self, to: &mut [T]) -> Result<(), DeviceError> {
+        if to.len() != self.len {
+            return Err(DeviceError::CopyLength { buffer: self.len, slice: to.len() });
+        }
+        if let (Storage::Device(address) | Storage::Part { address, .. }, Some(machine)) =
+            (&self.storage, self.device.machine())
+        {
+            // SAFETY: the allocation is this buffer's own; the lengths were compared.
+            return unsafe { machine.download(*address, bytemuck::cast_slice_mut(to)) };
+        }
+        if let Some(host) = self.host() {
+            to.copy_from_slice(host);
+        }
+        Ok(())
+    }
+
     /// The elements, after all work asked for before.
     ///
     /// # Errors
     /// [`DeviceError::HostMemory`], [`DeviceError::Driver`].
     pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
         let what = "a copy of a buffer";
-        if let (Storage::Device(address) | Storage::Part { address, .. }, Some(machine)) =
-            (&self.storage, self.device.machine())
-        {
+        if let Storage::Device(_) | Storage::Part { .. } = &self.storage {
             let mut elements = try_zeroed::<T>(self.len, what)?;
-            // SAFETY: the allocation is this buffer's own and has as many bytes.
-            unsafe { machine.download(*address, bytemuck::cast_slice_mut(&mut elements))? };
+            self.copy_to_slice(&mut elements)?;
             return Ok(elements);
         }
         match self.host() {
@@ -325,6 +360,11 @@ mod tests {
         buffer.copy_from_slice(&[4, 5, 6]).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [4, 5, 6]);
         assert_eq!(buffer.copy_from_slice(&[0; 4]), Err(DeviceError::CopyLength { buffer: 3, slice: 4 }));
+        let mut copy = [0; 3];
+        buffer.copy_to_slice(&mut copy).unwrap();
+        assert_eq!(copy, [4, 5, 6]);
+        let short = buffer.copy_to_slice(&mut copy[..2]);
+        assert_eq!(short, Err(DeviceError::CopyLength { buffer: 3, slice: 2 }));
         assert_eq!(
             DeviceBuffer::<[f64; 2]>::alloc_zeroed(device, 2).unwrap().to_vec().unwrap(),
             [[0.0; 2]; 2]

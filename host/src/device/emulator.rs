@@ -6,7 +6,9 @@ mod dense_library;
 mod link;
 mod queue;
 
+use std::alloc::Layout;
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use windrow_formats::OutOfMemory;
@@ -22,7 +24,7 @@ use super::link::{Link, LinkId};
 use super::machine::{Description, Lies, Machine};
 use super::queue::{Queue, Urgency};
 use crate::error::DeviceError;
-use crate::num::index;
+use crate::num::{index, wide};
 pub(super) use queue::EmulatorFence;
 use queue::{Core, EmulatorQueue};
 
@@ -37,6 +39,8 @@ struct EmulatorMachine {
     memory_total: u64,
     /// Bytes of each live allocation.
     allocated: Mutex<HashMap<u64, u64>>,
+    /// Bytes of each live allocation that stands for page-locked memory of the host.
+    pinned: Mutex<HashMap<usize, usize>>,
     lane: Arc<EmulatorQueue>,
     /// The same, as others see it.
     own: Arc<dyn Queue>,
@@ -85,6 +89,7 @@ fn make(schedule: Schedule, memory_total: u64) -> (Description, EmulatorMachine)
         core,
         memory_total,
         allocated: Mutex::default(),
+        pinned: Mutex::default(),
         lane,
         own,
         others: Mutex::default(),
@@ -92,6 +97,11 @@ fn make(schedule: Schedule, memory_total: u64) -> (Description, EmulatorMachine)
         library: None,
     };
     (description, machine)
+}
+
+/// How memory that stands for page-locked memory is allocated.
+fn pinned_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, 64).ok()
 }
 
 fn host_access(error: &MemoryError) -> DeviceError {
@@ -155,6 +165,28 @@ impl Machine for EmulatorMachine {
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         self.lane.settle()?;
         self.core.memory.read_to(GlobalPtr::from_address(from), to).map_err(|error| host_access(&error))
+    }
+
+    fn alloc_pinned(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError> {
+        let none = || DeviceError::from(OutOfMemory { what: "page-locked memory", bytes: wide(bytes) });
+        let layout = pinned_layout(bytes).ok_or_else(none)?;
+        // SAFETY: the layout has bytes, by the trait's promise.
+        let memory = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(none)?;
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner).insert(memory.as_ptr().addr(), bytes);
+        Ok(memory)
+    }
+
+    unsafe fn free_pinned(&self, address: NonNull<u8>, bytes: usize) {
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner).remove(&address.as_ptr().addr());
+        if let Some(layout) = pinned_layout(bytes) {
+            // SAFETY: the caller's promise: allocated with this layout.
+            unsafe { std::alloc::dealloc(address.as_ptr(), layout) };
+        }
+    }
+
+    fn is_pinned(&self, address: *const u8) -> Result<bool, DeviceError> {
+        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(pinned.iter().any(|(&first, &bytes)| (first..first + bytes).contains(&address.addr())))
     }
 
     fn own(&self) -> &Arc<dyn Queue> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windrow_kernels::Entry;
@@ -13,8 +14,9 @@ use super::fence::Fence;
 #[cfg(feature = "dist")]
 use super::link::{Link, LinkId};
 use super::machine::{Lies, Machine, Prepared};
-use super::queue::{Queue, Urgency};
+use super::queue::{CopyWay, Queue, RowCopy, Urgency};
 use crate::error::DeviceError;
+use crate::num::wide;
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +67,7 @@ impl Faults {
         std::mem::take(&mut state.failed)
     }
 
-    /// Live allocations, and their bytes.
+    /// Live allocations, page-locked memory of the host included, and their bytes.
     #[must_use]
     pub fn allocated(&self) -> (usize, u64) {
         let state = self.state();
@@ -114,6 +116,11 @@ fn error(call: &'static str, fault: Fault) -> DeviceError {
         Fault::Sticky => DeviceError::Lost { call, name, message },
         Fault::Refused | Fault::Late => DeviceError::Driver { call, name, message },
     }
+}
+
+/// What page-locked memory is known by among allocations: no address that a device has.
+fn pinned_key(memory: NonNull<u8>) -> u64 {
+    !wide(memory.as_ptr().addr())
 }
 
 /// A machine with such faults in front of it.
@@ -173,6 +180,28 @@ impl Machine for FaultyMachine {
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         self.call("download", |machine| unsafe { machine.download(from, to) })
+    }
+
+    fn alloc_pinned(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError> {
+        match self.faults.next("alloc_pinned") {
+            // As for memory of the device.
+            Some(fault) => Err(error("alloc_pinned", fault)),
+            None => {
+                let memory = self.machine.alloc_pinned(bytes)?;
+                self.faults.state().allocated.insert(pinned_key(memory), wide(bytes));
+                Ok(memory)
+            }
+        }
+    }
+
+    unsafe fn free_pinned(&self, address: NonNull<u8>, bytes: usize) {
+        self.faults.state().allocated.remove(&pinned_key(address));
+        // SAFETY: the caller's promise.
+        unsafe { self.machine.free_pinned(address, bytes) }
+    }
+
+    fn is_pinned(&self, address: *const u8) -> Result<bool, DeviceError> {
+        self.call("is_pinned", |machine| machine.is_pinned(address))
     }
 
     fn own(&self) -> &Arc<dyn Queue> {
@@ -266,6 +295,11 @@ impl Queue for FaultyQueue {
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         self.call("zero", |queue| unsafe { queue.zero(address, bytes) })
+    }
+
+    unsafe fn copy_rows(&self, way: CopyWay, rows: RowCopy) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("copy_rows", |queue| unsafe { queue.copy_rows(way, rows) })
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {

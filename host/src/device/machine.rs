@@ -1,6 +1,7 @@
 //! What a device must be able to do for plans to run on it, and the one way to start a kernel.
 
 use std::any::TypeId;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -84,6 +85,20 @@ pub(crate) trait Machine: Send + Sync {
     /// # Safety
     /// The source lies inside one live allocation of this machine.
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// `bytes > 0` bytes of host memory that the machine copies from and to by itself, page-locked on a GPU: zeros,
+    /// aligned to 64 bytes.
+    fn alloc_pinned(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError>;
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// It came from [`alloc_pinned`](Self::alloc_pinned) of this machine for as many bytes, and no copy from or to it
+    /// is under way.
+    unsafe fn free_pinned(&self, address: NonNull<u8>, bytes: usize);
+
+    /// Whether host memory is page-locked, so that [`Queue::copy_rows`] may be asked for what lies there.
+    fn is_pinned(&self, address: *const u8) -> Result<bool, DeviceError>;
 
     /// The machine's own queue.
     fn own(&self) -> &Arc<dyn Queue>;

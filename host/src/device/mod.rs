@@ -1,5 +1,6 @@
 //! Devices: a GPU, the CPU, or the emulator of a GPU.
 
+mod array_memory;
 mod buffer;
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -18,6 +19,7 @@ mod kind;
 #[cfg(feature = "dist")]
 pub(crate) mod link;
 mod machine;
+mod pinned;
 mod queue;
 mod stream;
 
@@ -25,6 +27,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+pub(crate) use array_memory::{ArrayMemory, BlockLayout};
 pub use buffer::DeviceBuffer;
 pub(crate) use buffer::SharedBlock;
 pub(crate) use dense_library::{DenseLibrary, DenseProduct};
@@ -33,7 +36,10 @@ pub use event::Event;
 pub use faults::{Fault, Faults};
 pub use kind::{DeviceKind, KernelModule};
 pub(crate) use machine::{Lies, Machine, Prepared};
-pub(crate) use queue::{Queue, Urgency};
+pub use pinned::PinnedBuffer;
+#[cfg(feature = "dist")]
+pub(crate) use queue::Urgency;
+pub(crate) use queue::{CopyWay, HostAddress, Queue, RowCopy};
 pub use stream::Stream;
 
 use crate::error::DeviceError;

@@ -12,6 +12,53 @@ use crate::error::DeviceError;
 pub(crate) type Copies =
     std::sync::Arc<dyn Fn(&windrow_simt::emulator::Memory) -> Result<(), DeviceError> + Send + Sync>;
 
+/// Rows of bytes in the memory of the host and in that of a device.
+#[cfg_attr(not(any(feature = "cuda", feature = "emulator")), allow(dead_code, reason = "no machine copies"))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowCopy {
+    /// The first row in host memory, which is page-locked.
+    pub(crate) host: HostAddress,
+    /// Bytes from one row to the next there.
+    pub(crate) host_pitch: usize,
+    /// The first row on the device.
+    pub(crate) device: u64,
+    /// Bytes from one row to the next there.
+    pub(crate) device_pitch: usize,
+    pub(crate) rows: usize,
+    pub(crate) row_bytes: usize,
+}
+
+impl RowCopy {
+    /// The same bytes as one row, if rows follow each other without gaps on both sides.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "emulator")),
+        allow(dead_code, reason = "no machine copies")
+    )]
+    pub(crate) fn joined(self) -> Self {
+        let Self { host_pitch, device_pitch, rows, row_bytes, .. } = self;
+        match rows > 1 && (host_pitch, device_pitch) == (row_bytes, row_bytes) {
+            true => Self { rows: 1, row_bytes: rows * row_bytes, ..self },
+            false => self,
+        }
+    }
+}
+
+/// An address in host memory that work on a device reads or writes later.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostAddress(pub(crate) *mut u8);
+
+// SAFETY: an address alone; who uses it promises what is there.
+unsafe impl Send for HostAddress {}
+// SAFETY: as above.
+unsafe impl Sync for HostAddress {}
+
+/// Which way rows are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyWay {
+    ToDevice,
+    ToHost,
+}
+
 /// An order of work: what is asked of one queue later happens later. Launches return before the kernel has finished.
 pub(crate) trait Queue: Send + Sync {
     /// Sets bytes to zero.
@@ -19,6 +66,14 @@ pub(crate) trait Queue: Send + Sync {
     /// # Safety
     /// The bytes lie inside one live allocation of the queue's machine.
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// Copies rows of bytes, and does not wait.
+    ///
+    /// # Safety
+    /// The rows on the device lie inside one live allocation of the queue's machine. Those of the host lie in one
+    /// allocation of page-locked memory, which lives until the copy is done; until then nobody writes what is read,
+    /// nor touches what is written.
+    unsafe fn copy_rows(&self, way: CopyWay, rows: RowCopy) -> Result<(), DeviceError>;
 
     /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError>;

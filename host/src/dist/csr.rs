@@ -1,13 +1,11 @@
 //! Sparse matrices of which each rank has some rows.
 
-use std::ops::Range;
-
 use windrow_formats::{Coo, Csr, Value};
 
 use super::communicator::Communicator;
 use super::ownership::Ownership;
 use crate::error::DistError;
-use crate::num::{index, narrow};
+use crate::num::narrow;
 
 /// A sparse matrix of which each rank of a group has the rows that it owns.
 ///
@@ -74,7 +72,7 @@ impl<V: Value> DistCsr<V> {
         communicator.agree("rows, columns and entries", &(a.rows(), a.cols(), a.nnz()))?;
         communicator.agree("who owns what", &(&rows, &columns))?;
         let rank = communicator.rank();
-        let local = rows_of(a, rows.range(rank))?;
+        let local = a.row_block(rows.range(rank))?;
         Ok(Self { rank, rows, columns, local })
     }
 
@@ -191,14 +189,4 @@ fn check_owners(
         return Ok(());
     }
     Err(DistError::Division { what, len, parts, wanted_len, wanted_parts })
-}
-
-/// Some rows of a matrix.
-fn rows_of<V: Value>(a: &Csr<V>, rows: Range<usize>) -> Result<Csr<V>, DistError> {
-    let offsets = &a.row_offsets()[rows.start..=rows.end];
-    let (first, last) = (offsets[0], offsets[rows.len()]);
-    let entries = index(first)..index(last);
-    let offsets = offsets.iter().map(|offset| offset - first).collect();
-    let columns = a.col_indices()[entries.clone()].to_vec();
-    Ok(Csr::try_from_parts(rows.len(), a.cols(), offsets, columns, a.values()[entries].to_vec())?)
 }

@@ -20,14 +20,12 @@ use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
 use super::report::{Described, PlanMemory, SpmmReport};
 use super::tiles::WINDOW_ROWS;
 use crate::cpu::CpuCsr;
-use crate::device::{Device, Machine};
+use crate::device::{ArrayMemory, Device, Machine};
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
 use crate::num::{narrow, wide};
-use crate::options::{Algorithm, Precision};
-use crate::plan::{ArraySize, Exceptions, GivenValues, StageClock, Values, check_memory, push};
-use crate::predict::MatrixCounts;
-use crate::predict::weigh::Candidate;
+use crate::options::Precision;
+use crate::plan::{ArraySize, GivenValues, StageClock, Values, check_memory, push};
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -101,33 +99,6 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         self.finish(subject, made, clock)
     }
 
-    /// What [`Algorithm::Auto`] weighs for a product on a GPU of which a profile tells the costs, and what it takes:
-    /// the decision that [`build`](Self::build) makes, without a GPU and without a plan.
-    ///
-    /// # Cost
-    /// Linear in rows and entries.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build) that need no device.
-    ///
-    /// # Examples
-    /// ```
-    /// use windrow::{Csr, Device, Precision, Profile, Spmm};
-    ///
-    /// let (a, h200) = (Csr::<f32>::identity(1000)?, Profile::built_in(&Device::cpu()));
-    /// let weighed = Spmm::builder(&a).width(16).precision(Precision::Tf32).weigh(&h200)?;
-    /// assert_eq!(weighed.precision, Precision::F32); // which is no slower here, and more exact
-    /// assert_eq!(weighed.candidates.len(), 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn weigh(&self, profile: &Profile) -> Result<Weighed, SpmmError> {
-        let exceptions = Exceptions::of(self.options.precision, self.a.values());
-        let own_order = self.order.is_none() && self.options.reorder.is_none();
-        let facts = Facts::of(self.a.pattern(), exceptions, true, own_order);
-        let decision = decide(&facts, &self.options, profile, &mut || vectors_of(self.a))?;
-        Ok(Weighed::of(decision))
-    }
-
     fn build_cpu(
         &self,
         values: &Values<'_, V>,
@@ -162,10 +133,23 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
     fn build_gpu(
         &self,
         gpu: Gpu<'_>,
-        mut decision: Decision,
+        decision: Decision,
         values: &Values<'_, V>,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
+        let Gpu { device, facts, .. } = gpu;
+        let subject = Subject { facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
+        self.laid_out(gpu, decision, clock, |ready, clock| self.upload(subject, ready, values, clock))
+    }
+
+    /// Lays out the parts that were decided on, on the host or by kernels, and has `finish` make something of them.
+    pub(super) fn laid_out<R>(
+        &self,
+        gpu: Gpu<'_>,
+        mut decision: Decision,
+        clock: &mut StageClock,
+        finish: impl FnOnce(Ready<'_>, &mut StageClock) -> Result<R, SpmmError>,
+    ) -> Result<R, SpmmError> {
         let Gpu { device, machine, profile, facts } = gpu;
         let RowOrder { order, name } = match decision.way.is_ordered() {
             true => self.find_order(gpu, &decision, clock)?,
@@ -193,9 +177,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
             columns_in_use: OnceCell::new(),
         };
         let laid = lay_out(&context, decision.way, clock)?;
-        let subject = Subject { facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
-        let ready = Ready { machine, decision, laid, order: name, model };
-        self.upload(subject, ready, values, clock)
+        finish(Ready { machine, decision, laid, order: name, model }, clock)
     }
 
     /// The order of the rows.
@@ -273,16 +255,15 @@ impl<A> SpmmBuilder<'_, A> {
         values: &dyn GivenValues,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
-        let SpmmOptions { precision, determinism, width, .. } = self.options;
+        let SpmmOptions { precision, width, .. } = self.options;
         let element_bytes = precision.bytes() as usize;
         let product = ProductShape { rows: facts.rows, cols, width, element_bytes };
         let predicted_us = predict(model, &laid.facts, facts.empty_rows, product);
-        let capacity = narrow(width.clamp(decision.way.least_capacity(), MOST_CAPACITY).next_multiple_of(8));
-        let shape = PlanShape { precision, determinism, rows: facts.rows, capacity };
+        let shape = plan_shape(&self.options, decision.way, facts.rows);
         let mut memory = self.account_gpu(&laid, shape, facts.nnz)?;
         memory.host_bytes = laid.host_bytes() + self.value_order.map_or(0, |order| 4 * wide(order.len()));
 
-        let (mut plan, layout) = GpuPlan::upload(device, values, laid, shape)?;
+        let (mut plan, layout) = GpuPlan::upload(ArrayMemory::Own(device), values, laid, shape)?;
         if self.options.values_from_device {
             plan.make_places(facts.nnz, self.value_order.map(Permutation::new_to_old))?;
         }
@@ -351,40 +332,16 @@ impl<A> SpmmBuilder<'_, A> {
     }
 }
 
+/// What a plan of so many rows is, beside its parts.
+pub(super) fn plan_shape(options: &SpmmOptions, way: Way, rows: usize) -> PlanShape {
+    let SpmmOptions { precision, determinism, width, .. } = *options;
+    let capacity = narrow(width.clamp(way.least_capacity(), MOST_CAPACITY).next_multiple_of(8));
+    PlanShape { precision, determinism, rows, capacity }
+}
+
 /// The column vectors of the windows of rows with entries, as tiles would have them.
-fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SpmmError> {
+pub(super) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SpmmError> {
     Ok(density(a, None, PartitionRule::AllTile)?.columns)
-}
-
-/// What [`Algorithm::Auto`] takes for a product, and what it weighed.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-#[non_exhaustive]
-pub struct Weighed {
-    /// The one that a plan takes.
-    pub algorithm: Algorithm,
-    /// In which it multiplies: f32 may serve where tf32 is asked for.
-    pub precision: Precision,
-    /// Why it is taken, as the plan's report has it.
-    pub reason: String,
-    /// The paths that were weighed, the quickest first; none where something else than predicted times decides.
-    pub candidates: Vec<Candidate>,
-}
-
-impl Weighed {
-    fn of(decision: Decision) -> Self {
-        let Decision { algorithm, precision, why, weighed, .. } = decision;
-        Self { algorithm, precision, reason: why, candidates: weighed }
-    }
-}
-
-/// Does what [`internal::weigh_spmm`](crate::internal::weigh_spmm) promises.
-pub(crate) fn weigh_counts(
-    counts: &MatrixCounts,
-    options: &SpmmOptions,
-    profile: &Profile,
-) -> Result<Weighed, SpmmError> {
-    let decision = decide(&Facts::of_counts(counts), options, profile, &mut || Ok(counts.vectors))?;
-    Ok(Weighed::of(decision))
 }
 
 /// The time that a model predicts for each path, in microseconds.
@@ -445,11 +402,11 @@ pub(super) struct Ready<'a> {
 
 /// Where a plan is made that runs kernels, and what is known of the matrix and the device.
 #[derive(Clone, Copy)]
-struct Gpu<'a> {
-    device: &'a Device,
-    machine: &'a dyn Machine,
-    profile: &'a Profile,
-    facts: &'a Facts,
+pub(super) struct Gpu<'a> {
+    pub(super) device: &'a Device,
+    pub(super) machine: &'a dyn Machine,
+    pub(super) profile: &'a Profile,
+    pub(super) facts: &'a Facts,
 }
 
 /// The arrays of a plan on the CPU.

@@ -102,7 +102,8 @@ impl<'a, A> SpmmBuilder<'a, A> {
     }
 
     /// Device memory that the plan may take, in bytes, workspace included; `B` and `C` are the caller's. No
-    /// limit unless told. The need is computed before anything is allocated.
+    /// limit unless told. The need is computed before anything is allocated. Where `A`, `B` and `C` together are more
+    /// than there is, products are made [out of core](Self::build_out_of_core).
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.options.memory_limit = Some(bytes);

@@ -9,7 +9,7 @@ use super::parts::read_array;
 use super::places::Places;
 use super::state::RunState;
 use super::sums::{SplitPart, WideC};
-use crate::device::{Device, Machine};
+use crate::device::{ArrayMemory, Device, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{GroupLaunch, IllegalPoint};
@@ -69,27 +69,31 @@ impl GpuPlan {
         (sizes, workspace)
     }
 
-    /// Uploads what was laid out, with these values in CSR order, and says what it was.
+    /// Brings what was laid out to memory of a device, with these values in CSR order, and says what it was. A plan in
+    /// a [block](ArrayMemory::Block) has no workspace of its own: it is given one for each stream that it runs on.
     pub(crate) fn upload(
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
         LaidOut { parts, cut, facts }: LaidOut<'_>,
         shape: PlanShape,
     ) -> Result<(Self, LayoutFacts), DeviceError> {
         let split = match cut.is_empty() {
             true => None,
-            false => Some(SplitPart::upload(device, cut, shape.capacity, shape.precision)?),
+            false => Some(SplitPart::upload(memory, cut, shape.capacity, shape.precision)?),
         };
         let upload =
-            |(turn, layout): (Turn, Box<dyn Layout + '_>)| Ok((turn, layout.upload(device, values)?));
+            |(turn, layout): (Turn, Box<dyn Layout + '_>)| Ok((turn, layout.upload(memory, values)?));
         let parts = parts.into_iter().map(upload).collect::<Result<_, DeviceError>>()?;
         let adds = facts.rows_in_both > 0;
-        let own = RunState::new(device, split.as_ref(), adds, shape)?;
+        let own = match memory {
+            ArrayMemory::Own(device) => RunState::new(device, split.as_ref(), adds, shape)?,
+            ArrayMemory::Block(_) => RunState::default(),
+        };
         let plan = Self {
             shape,
             parts,
             split,
-            device: device.clone(),
+            device: memory.device().clone(),
             adds,
             places: None,
             states: PerStream::new(own),

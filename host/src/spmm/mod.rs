@@ -15,6 +15,7 @@ mod once;
 mod operands;
 mod options;
 mod order;
+mod out_of_core;
 mod part;
 mod parts;
 mod places;
@@ -31,15 +32,16 @@ mod tiles;
 mod trial;
 mod tuning;
 mod verify;
+mod weighed;
 mod workspace;
 
-pub use build::Weighed;
-pub(crate) use build::{cpu_arrays, weigh_counts};
+pub(crate) use build::cpu_arrays;
 pub use builder::SpmmBuilder;
 pub(crate) use from_device::{OnDevice, received_vectors};
 pub(crate) use gpu::{GpuPlan, PlanShape};
 pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
+pub use out_of_core::{OutOfCoreReport, OutOfCoreSpmm};
 pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,
     ValueSlots,
@@ -55,6 +57,8 @@ pub use plan::SpmmPlan;
 pub(crate) use preprocess::{Condensed, Scratch, WindowCounts};
 pub use report::SpmmReport;
 pub use verify::Reference;
+pub use weighed::Weighed;
+pub(crate) use weighed::weigh_counts;
 
 use windrow_formats::{Csr, Value};
 

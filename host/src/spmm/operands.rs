@@ -56,6 +56,11 @@ impl Finish {
         }
     }
 
+    /// `C ← α·A·B + β·C`, for a `C` of this type.
+    pub(super) fn linear(alpha: Factor, beta: Factor, c_type: OutputType) -> Self {
+        Self { alpha, beta, bias: 0, activation: Activation::Identity, gated: false, c_type }
+    }
+
     /// Whether it may be done to parts of a sum, one after the other.
     pub(super) fn is_additive(&self) -> bool {
         self.c_type == OutputType::Sums && !self.needs_stage()

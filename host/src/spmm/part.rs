@@ -12,7 +12,7 @@ use windrow_kernels::dense::Dense;
 use windrow_kernels::{Dtype, Entry};
 use windrow_simt::GlobalPtr;
 
-use crate::device::{Device, DeviceBuffer, Queue};
+use crate::device::{ArrayMemory, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::TileValues;
@@ -66,10 +66,10 @@ pub(crate) trait Layout {
     /// How the values lie, compared to those of the matrix.
     fn placement(&self) -> Placement;
 
-    /// Uploads the arrays, with these values in CSR order.
+    /// Brings the arrays to memory of the device, with these values in CSR order.
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError>;
 }

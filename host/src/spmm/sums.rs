@@ -9,7 +9,7 @@ use windrow_simt::GlobalPtr;
 
 use super::gpu::PlanShape;
 use super::part::{CutList, CutRows};
-use crate::device::{Device, DeviceBuffer, Queue};
+use crate::device::{ArrayMemory, Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
@@ -30,7 +30,7 @@ pub(crate) struct SplitPart {
 impl SplitPart {
     /// Lists of [`wide_first`], for workspaces of so many columns of sums.
     pub(super) fn upload(
-        device: &Device,
+        memory: ArrayMemory<'_>,
         CutRows { windows, rows: cut_rows, slot_rows, on_device }: CutRows,
         columns: u32,
         precision: Precision,
@@ -44,11 +44,7 @@ impl SplitPart {
             return Ok(Self { rows, windows, cut_rows, workspace_bytes: workspace });
         }
         Ok(Self {
-            rows: DeviceBuffer::named(
-                device,
-                &try_concat(&[&windows, &cut_rows], "split_rows")?,
-                "split_rows",
-            )?,
+            rows: memory.array(&try_concat(&[&windows, &cut_rows], "split_rows")?, "split_rows")?,
             windows: SplitRows::of(0, &windows),
             cut_rows: SplitRows::of(windows.len(), &cut_rows),
             workspace_bytes: workspace,

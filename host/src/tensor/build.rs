@@ -9,7 +9,7 @@ use super::plan::{Body, MttkrpPlan};
 use super::point::default_point;
 use super::report::MttkrpReport;
 use super::slices::{Slices, TensorFacts};
-use crate::device::{Device, Machine};
+use crate::device::{ArrayMemory, Device, Machine};
 use crate::element::{BySum, Element};
 use crate::error::{PlanError, TensorError};
 use crate::num::{index, narrow, wide};
@@ -107,7 +107,7 @@ impl<A> MttkrpBuilder<'_, A> {
         let shape = PlanShape { precision, determinism, rows: report.dims[0], capacity };
         let (sizes, workspace) = GpuPlan::sizes(&laid, shape);
         self.account(&mut report, sizes, workspace)?;
-        let (plan, _) = GpuPlan::upload(device, values, laid, shape)?;
+        let (plan, _) = GpuPlan::upload(ArrayMemory::Own(device), values, laid, shape)?;
         clock.end("upload");
         let n = narrow(self.options.width.min(index(MAX_INDEX)));
         report.entries = plan.load(machine, Operation { n, vectors: true, column_major: false })?;

@@ -5,7 +5,7 @@ use windrow_kernels::{Dtype, Entry, Variant};
 
 use super::received::ReceivedSlices;
 use super::slices::Slices;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{ArrayMemory, Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::Determinism;
@@ -72,13 +72,13 @@ impl Layout for MttkrpLayout {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         Ok(Box::new(MttkrpPart {
-            groups: self.groups.upload_groups(device, values)?,
+            groups: self.groups.upload_groups(memory, values)?,
             leaves: match self.leaves {
-                Leaves::OnHost(leaves) => DeviceBuffer::named(device, &leaves, "leaf_indices")?,
+                Leaves::OnHost(leaves) => memory.array(&leaves, "leaf_indices")?,
                 Leaves::OnDevice(leaves) => leaves,
             },
         }))

@@ -20,6 +20,7 @@ mod queue;
 mod staging;
 mod tensor_map;
 
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
@@ -163,6 +164,15 @@ impl CudaMachine {
             return unsafe { staging.upload(self.lane.stream(), &|| self.gpu.bind(), to, from) };
         }
         // SAFETY: the caller's promise.
+        unsafe { self.copy_as_it_is(to, from) }
+    }
+
+    /// The driver's copy, which may read `from` later, if that is page-locked. The context is current.
+    ///
+    /// # Safety
+    /// As for [`copy_up`](Self::copy_up).
+    unsafe fn copy_as_it_is(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
         unsafe { result::memcpy_htod_async(to, from, self.lane.stream()) }.called("cuMemcpyHtoDAsync")
     }
 
@@ -221,8 +231,10 @@ impl Machine for CudaMachine {
 
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
         self.gpu.with_context(|| {
+            // The copy engine takes page-locked memory as it is.
+            let as_it_is = from.len() >= staging::LEAST_BYTES && memory::is_pinned(from.as_ptr())?;
             // SAFETY: the caller's promise; `from` lives until the wait is over.
-            unsafe { self.copy_up(to, from)? };
+            unsafe { if as_it_is { self.copy_as_it_is(to, from) } else { self.copy_up(to, from) }? };
             self.lane.wait()
         })
     }
@@ -239,6 +251,21 @@ impl Machine for CudaMachine {
             unsafe { result::memcpy_dtoh_async(to, from, self.lane.stream()) }.called("cuMemcpyDtoHAsync")?;
             self.lane.wait()
         })
+    }
+
+    fn alloc_pinned(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError> {
+        self.gpu.with_context(|| memory::alloc_pinned(bytes))
+    }
+
+    unsafe fn free_pinned(&self, address: NonNull<u8>, _bytes: usize) {
+        if self.gpu.bind().is_ok() {
+            // SAFETY: the caller's promise.
+            unsafe { memory::free_pinned(address) }
+        }
+    }
+
+    fn is_pinned(&self, address: *const u8) -> Result<bool, DeviceError> {
+        self.gpu.with_context(|| memory::is_pinned(address))
     }
 
     fn own(&self) -> &Arc<dyn Queue> {

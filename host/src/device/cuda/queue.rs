@@ -9,11 +9,12 @@ use super::event::CudaEvent;
 use super::fence::CudaFence;
 use super::fork::SideStream;
 use super::gpu::Gpu;
+use super::memory;
 use super::probe::Called;
 use crate::device::event::{Event, EventKind};
 use crate::device::fence::Fence;
 use crate::device::machine::Prepared;
-use crate::device::queue::{self, Queue, Urgency};
+use crate::device::queue::{self, CopyWay, Queue, RowCopy, Urgency};
 use crate::error::DeviceError;
 use crate::num::index;
 
@@ -197,6 +198,11 @@ impl Queue for CudaQueue {
             unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }
                 .called("cuMemsetD8Async")
         })
+    }
+
+    unsafe fn copy_rows(&self, way: CopyWay, rows: RowCopy) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise; the context is current.
+        self.gpu.with_context(|| unsafe { memory::copy_rows(self.stream, way, rows) })
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {

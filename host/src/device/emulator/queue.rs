@@ -19,9 +19,9 @@ use crate::device::dense_library::DenseProduct;
 use crate::device::event::Event;
 use crate::device::fence::Fence;
 use crate::device::machine::Prepared;
-use crate::device::queue::{self, Queue};
+use crate::device::queue::{self, CopyWay, Queue, RowCopy};
 use crate::error::DeviceError;
-use crate::num::index;
+use crate::num::{index, wide};
 
 /// What the queues of one machine share.
 pub(super) struct Core {
@@ -72,6 +72,7 @@ enum Work {
     Fork,
     Beside(Prepared),
     Join,
+    Rows(CopyWay, RowCopy),
     #[cfg(feature = "dist")]
     Copy(queue::Copies),
     #[cfg(test)]
@@ -184,6 +185,10 @@ impl EmulatorQueue {
                 self.catch_up(thread)?;
                 let zeroed = self.core.memory.zero(GlobalPtr::<u8>::from_address(address), index(bytes));
                 zeroed.map_err(|error| host_access(&error))
+            }
+            Work::Rows(way, rows) => {
+                self.catch_up(thread)?;
+                copy_rows(&self.core.memory, way, rows)
             }
             #[cfg(feature = "dist")]
             Work::Copy(copies) => {
@@ -329,6 +334,10 @@ impl Queue for EmulatorQueue {
         self.ask(Work::Zero { address, bytes })
     }
 
+    unsafe fn copy_rows(&self, way: CopyWay, rows: RowCopy) -> Result<(), DeviceError> {
+        self.ask(Work::Rows(way, rows))
+    }
+
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
         self.ask(Work::Launch(prepared.clone()))
     }
@@ -411,6 +420,25 @@ impl Queue for EmulatorQueue {
         let graph = locked(&self.asked).graph.take().unwrap_or_default();
         Box::new(move || graph.iter().try_for_each(|work| self.ask(work.clone())))
     }
+}
+
+/// Copies rows now, whose host memory whoever asked for it has promised to be there.
+fn copy_rows(memory: &Memory, way: CopyWay, rows: RowCopy) -> Result<(), DeviceError> {
+    let RowCopy { host, host_pitch, device, device_pitch, rows, row_bytes } = rows.joined();
+    for row in 0..rows {
+        let at = GlobalPtr::<u8>::from_address(device + wide(row * device_pitch));
+        // SAFETY: the promise to `Queue::copy_rows`: the row lies in one allocation, which nobody else uses so that it
+        // would matter before the copy is done.
+        let outcome = unsafe {
+            let host = host.0.add(row * host_pitch);
+            match way {
+                CopyWay::ToDevice => memory.write(at, std::slice::from_raw_parts(host, row_bytes)),
+                CopyWay::ToHost => memory.read_to(at, std::slice::from_raw_parts_mut(host, row_bytes)),
+            }
+        };
+        outcome.map_err(|error| host_access(&error))?;
+    }
+    Ok(())
 }
 
 impl Drop for EmulatorQueue {

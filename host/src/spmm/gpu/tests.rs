@@ -53,7 +53,11 @@ impl Layout for Kernelless {
         Placement::OnDevice
     }
 
-    fn upload(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<Box<dyn Part>, DeviceError> {
+    fn upload(
+        self: Box<Self>,
+        _: ArrayMemory<'_>,
+        _: &dyn GivenValues,
+    ) -> Result<Box<dyn Part>, DeviceError> {
         Ok(self)
     }
 }
@@ -65,7 +69,7 @@ fn a_part_without_a_kernel_is_an_error_when_a_plan_is_made_and_when_it_runs() {
     let shape = PlanShape { precision, determinism, rows: 4, capacity: 8 };
     let laid = LaidOut::one(Kernelless, Default::default(), LayoutFacts::default());
     let values = crate::plan::Values::new(precision, &[1.0f32]);
-    let (plan, _) = GpuPlan::upload(&device, &values, laid, shape).unwrap();
+    let (plan, _) = GpuPlan::upload(ArrayMemory::Own(&device), &values, laid, shape).unwrap();
     let (machine, operation) =
         (device.machine().unwrap(), Operation { n: 3, vectors: false, column_major: false });
     let expected = DeviceError::NoKernel {

@@ -10,7 +10,7 @@ use windrow_preprocess::balance::{NO_SLOT, RowWarps, WarpShare, row_warps};
 use windrow_simt::GlobalPtr;
 
 use super::read_array;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{ArrayMemory, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
@@ -67,14 +67,14 @@ impl Layout for MatricizedLayout<'_> {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         Ok(Box::new(MatricizedPart {
-            warps: DeviceBuffer::named(device, &self.warps, "warps")?,
-            col_indices: DeviceBuffer::named(device, self.col_indices, "col_indices")?,
-            values: DeviceBuffer::named(device, values.bits()?.bytes(), "values")?,
-            blocks: BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors().max(1),
+            warps: memory.array(&self.warps, "warps")?,
+            col_indices: memory.array(self.col_indices, "col_indices")?,
+            values: memory.array(values.bits()?.bytes(), "values")?,
+            blocks: BLOCKS_PER_MULTIPROCESSOR * memory.device().multiprocessors().max(1),
         }))
     }
 }

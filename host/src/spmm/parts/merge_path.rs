@@ -16,7 +16,7 @@ use self::path::{Cuts, Path};
 pub(in crate::spmm) use self::received::{fits_kernels, lay_out_received};
 use super::read_array;
 use super::row_split::SHORTEST_PIECE;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{ArrayMemory, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::wide;
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, push};
@@ -119,16 +119,16 @@ impl Layout for PathLayout<'_> {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         let Self { path, kind, col_indices } = *self;
         Ok(Box::new(PathPart {
-            shares: DeviceBuffer::named(device, &path.shares, "shares")?,
+            shares: memory.array(&path.shares, "shares")?,
             long_count: path.long_count,
-            steps: DeviceBuffer::named(device, &path.steps, "steps")?,
-            col_indices: DeviceBuffer::named(device, &padded(col_indices, VECTOR)?, "col_indices")?,
-            values: DeviceBuffer::named(device, &padded_values(values.bits()?)?, "values")?,
+            steps: memory.array(&path.steps, "steps")?,
+            col_indices: memory.array(&padded(col_indices, VECTOR)?, "col_indices")?,
+            values: memory.array(&padded_values(values.bits()?)?, "values")?,
             nnz: col_indices.len(),
             kind,
         }))

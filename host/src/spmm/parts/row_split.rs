@@ -19,7 +19,7 @@ pub(in crate::spmm) use received::{Cut, cut_at};
 pub(in crate::spmm) use rest::{count_rest, lay_out_rest};
 
 use super::read_array;
-use crate::device::{Device, DeviceBuffer, Queue};
+use crate::device::{ArrayMemory, Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, real, wide};
 use crate::options::Determinism;
@@ -219,7 +219,7 @@ impl Layout for RowSplitLayout<'_> {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         let (col_indices, values, sources) = match self.entries {
@@ -235,16 +235,14 @@ impl Layout for RowSplitLayout<'_> {
                 let gathered = sources.as_ref().map(|sources| bits.gather(sources)).transpose()?;
                 let values = gathered.as_ref().unwrap_or(bits);
                 (
-                    DeviceBuffer::named(device, &col_indices, "col_indices")?,
-                    DeviceBuffer::named(device, values.bytes(), "values")?,
+                    memory.array(&col_indices, "col_indices")?,
+                    memory.array(values.bytes(), "values")?,
                     sources.map_or(SegmentSources::Identity, SegmentSources::OnHost),
                 )
             }
         };
         let (segments, with_entries) = match self.segments {
-            SegmentList::OnHost(segments) => {
-                (DeviceBuffer::named(device, &segments, "segments")?, with_entries(&segments))
-            }
+            SegmentList::OnHost(segments) => (memory.array(&segments, "segments")?, with_entries(&segments)),
             SegmentList::OnDevice(segments) => {
                 let all = narrow(segments.len());
                 (segments, all)

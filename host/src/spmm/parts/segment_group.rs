@@ -14,7 +14,7 @@ use self::cut::{Cut, Starts, WORD};
 pub(in crate::spmm) use self::received::lay_out_received;
 pub(crate) use self::received::{ReceivedGroups, made_on_host};
 use super::read_array;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{ArrayMemory, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
@@ -130,12 +130,12 @@ impl GroupsLayout {
     }
 
     /// Uploads the division, the columns and the values; a failed allocation is an error.
-    fn upload_with(self, device: &Device, values: &Bits) -> Result<GroupsPart, DeviceError> {
-        let array = |words: &[u32], name| DeviceBuffer::named(device, words, name);
+    fn upload_with(self, memory: ArrayMemory<'_>, values: &Bits) -> Result<GroupsPart, DeviceError> {
+        let array = |words: &[u32], name| memory.array(words, name);
         let work = match &self.work {
             Work::Rows { row_offsets } => Work::Rows { row_offsets: array(row_offsets, "row_offsets")? },
             Work::Nonzeros { starts, rows, slots, empty_rows } => Work::Nonzeros {
-                starts: DeviceBuffer::named(device, starts, "row_starts")?,
+                starts: memory.array(starts, "row_starts")?,
                 rows: rows.as_ref().map(|rows| array(rows, "rows")).transpose()?,
                 slots: array(slots, "slots")?,
                 empty_rows: array(empty_rows, "empty_rows")?,
@@ -145,7 +145,7 @@ impl GroupsLayout {
             division: self.division,
             work,
             col_indices: array(&self.col_indices, "col_indices")?,
-            values: DeviceBuffer::named(device, &padded(values)?, "values")?,
+            values: memory.array(&padded(values)?, "values")?,
         })
     }
 }
@@ -155,7 +155,7 @@ pub(crate) trait Groups: Layout {
     /// [`Layout::upload`], of the division as it is.
     fn upload_groups(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<GroupsPart, DeviceError>;
 }
@@ -163,10 +163,10 @@ pub(crate) trait Groups: Layout {
 impl Groups for GroupsLayout {
     fn upload_groups(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<GroupsPart, DeviceError> {
-        (*self).upload_with(device, values.bits()?)
+        (*self).upload_with(memory, values.bits()?)
     }
 }
 
@@ -192,10 +192,10 @@ impl Layout for GroupsLayout {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        Ok(Box::new(self.upload_groups(device, values)?))
+        Ok(Box::new(self.upload_groups(memory, values)?))
     }
 }
 

@@ -10,7 +10,7 @@ use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_preprocess::balance::short_row_blocks;
 
 use super::read_array;
-use crate::device::{Device, DeviceBuffer, Queue};
+use crate::device::{ArrayMemory, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, push, short_row_groups};
@@ -136,7 +136,7 @@ impl Layout for ShortRowsLayout {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         let dtype = self.dtype;
@@ -144,10 +144,10 @@ impl Layout for ShortRowsLayout {
             Arrays::OnHost(made) => {
                 let values = values.bits()?.gather(&made.sources)?;
                 ShortRowsPart {
-                    blocks: DeviceBuffer::named(device, &made.blocks, "short_row_blocks")?,
-                    rows: DeviceBuffer::named(device, &made.rows, "short_rows")?,
-                    col_indices: DeviceBuffer::named(device, &made.col_indices, "short_row_cols")?,
-                    values: DeviceBuffer::named(device, values.bytes(), "short_row_values")?,
+                    blocks: memory.array(&made.blocks, "short_row_blocks")?,
+                    rows: memory.array(&made.rows, "short_rows")?,
+                    col_indices: memory.array(&made.col_indices, "short_row_cols")?,
+                    values: memory.array(values.bytes(), "short_row_values")?,
                     sources: ShortSources::OnHost(made.sources),
                     dtype,
                 }

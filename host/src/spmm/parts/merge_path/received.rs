@@ -8,7 +8,7 @@ use windrow_simt::GlobalPtr;
 use super::path::{Cuts, Path};
 use super::{Kind, PathPart, VECTOR, cuts};
 use crate::csr::Received;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{ArrayMemory, Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
@@ -149,7 +149,11 @@ impl Layout for ReceivedPath {
         Placement::InOrder(self.a.nnz)
     }
 
-    fn upload(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<Box<dyn Part>, DeviceError> {
+    fn upload(
+        self: Box<Self>,
+        _: ArrayMemory<'_>,
+        _: &dyn GivenValues,
+    ) -> Result<Box<dyn Part>, DeviceError> {
         let Self { shares: Shares { shares, long_count, steps }, kind, a } = *self;
         let Received { col_indices, values, nnz, .. } = a;
         Ok(Box::new(PathPart { shares, long_count, steps, col_indices, values, nnz, kind }))

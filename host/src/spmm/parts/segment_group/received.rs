@@ -7,7 +7,7 @@ use windrow_simt::GlobalPtr;
 
 use super::{GroupDivision, Groups, GroupsPart, Work, added_rows, described};
 use crate::csr::Received;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{ArrayMemory, Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
@@ -160,7 +160,11 @@ impl ReceivedGroups {
 }
 
 impl Groups for ReceivedGroups {
-    fn upload_groups(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<GroupsPart, DeviceError> {
+    fn upload_groups(
+        self: Box<Self>,
+        _: ArrayMemory<'_>,
+        _: &dyn GivenValues,
+    ) -> Result<GroupsPart, DeviceError> {
         let Self { division, work, a: Received { col_indices, values, .. } } = *self;
         Ok(GroupsPart { division, work, col_indices, values })
     }
@@ -187,9 +191,9 @@ impl Layout for ReceivedGroups {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        Ok(Box::new(self.upload_groups(device, values)?))
+        Ok(Box::new(self.upload_groups(memory, values)?))
     }
 }

@@ -8,7 +8,7 @@ use windrow_simt::GlobalPtr;
 
 use super::super::read_array;
 use super::choose::{self, StreamChoice, StreamShape};
-use crate::device::{Device, DeviceBuffer, Queue};
+use crate::device::{ArrayMemory, DeviceBuffer, Queue};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
@@ -134,7 +134,7 @@ impl Layout for TilesLayout {
 
     fn upload(
         self: Box<Self>,
-        device: &Device,
+        memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         let Self { made, dtype, shape } = *self;
@@ -144,18 +144,18 @@ impl Layout for TilesLayout {
                 (workers, tiles, ValuePlaces::OnDevice(sources))
             }
             Made::OnHost(pattern) => {
-                let workers = DeviceBuffer::named(device, &pattern.workers()?, "workers")?;
+                let workers = memory.array(&pattern.workers()?, "workers")?;
                 let StepArrays { step_cols, bitmaps } = pattern.step_arrays()?;
                 let lookup = match shape.form {
-                    Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
+                    Form::Dense => Lookup::Bitmaps(memory.array(&bitmaps, "bitmaps")?),
                     Form::Packed | Form::Bitmap => {
                         let starts = pattern.record_starts(dtype)?;
-                        Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
+                        Lookup::RecordStarts(memory.array(&starts, "record_starts")?)
                     }
                 };
-                let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
+                let step_cols = memory.array(&step_cols, "step_cols")?;
                 let records = pattern.records(shape.form, values.bits()?)?;
-                let records = DeviceBuffer::named(device, &records, "records")?;
+                let records = memory.array(&records, "records")?;
                 (workers, DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(Box::new(pattern)))
             }
         };
