@@ -14,6 +14,7 @@ mod nm;
 mod nm_weights;
 mod numpy;
 mod options;
+mod out_of_core;
 mod outside;
 mod product;
 mod raw;
@@ -45,6 +46,8 @@ mod _windrow {
     use crate::nm::PyNmSpmm;
     #[pymodule_export]
     use crate::nm_weights::PyNmWeights;
+    #[pymodule_export]
+    use crate::out_of_core::PyOutOfCoreSpmm;
     #[pymodule_export]
     use crate::outside::{after_fork_in_child, panic_on_purpose};
     #[pymodule_export]

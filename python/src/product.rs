@@ -2,7 +2,10 @@
 #![expect(clippy::undocumented_unsafe_blocks, reason = "it does not see comments in the arguments of macros")]
 
 use pyo3::prelude::*;
-use windrow::{DenseMut, Device, Permutation, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan};
+use windrow::{
+    DenseMut, Device, Element, MatRef, Permutation, Precision, Spmm, SpmmBuilder, SpmmError, SpmmOptions,
+    SpmmPlan,
+};
 
 use crate::array::{Array, Place};
 use crate::csr::{PyCsr, planned};
@@ -61,44 +64,9 @@ impl Product {
         live(self.device)?;
         check_beta("C", run.out, run.beta)?;
         match b.place {
-            Place::Host => self.on_host(py, &b, run),
+            Place::Host => on_host(py, &self.plan, &b, run),
             Place::Device(_) => self.on_device(py, &b, run),
         }
-    }
-
-    fn on_host<'py>(
-        &self,
-        py: Python<'py>,
-        b: &Array<'py>,
-        run: &Run<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (of_b, ((_, n), _)) = (b.dtype()?, b.matrix()?);
-        // One look at a time: of a second one behind a thread that waits to write, all three would wait for ever.
-        let (made, rows) = {
-            let plan = self.plan.read();
-            (plan.precision(), plan.shape().0)
-        };
-        let of_c = if run.to_precision { Dtype::of(made) } else { of_b };
-        let (shape, dims) = ([rows, n], if b.is_vector() { 1 } else { 2 });
-        let (c, mut to) = in_host_memory(py, "C", run.out, (&shape[..dims], of_c), &[b])?;
-        let of_c = to.dtype()?;
-        // Sums of a plan of f64 are not rounded on the way to C, whatever B holds.
-        let widened = (of_c == Dtype::F64 && of_b != Dtype::F64).then(|| widen(py, b)).transpose()?;
-        let b = widened.as_ref().unwrap_or(b);
-        let of_b = b.dtype()?;
-        let ((c_rows, c_cols), ld) = to.rows()?;
-        let (alpha, beta) = (run.alpha, run.beta);
-        with_pair!((of_b, of_c), "C", B, C => {
-            // SAFETY: of these types, in host memory, and apart; B was made to go forward, and rows of C do.
-            let (b, c) = unsafe { (b.mat_ref::<B>()?, to.elements_mut::<C>()) };
-            let (alpha, beta) = (factor::<B>(alpha), factor::<B>(beta));
-            outside(py, || {
-                let c = DenseMut::try_new(c, c_rows, c_cols, ld)?;
-                Ok::<_, Fault>(self.plan.read().run_host(alpha, b, beta, c)?)
-            })?;
-            Ok::<_, Fault>(())
-        })?;
-        Ok(c)
     }
 
     fn on_device<'py>(
@@ -138,7 +106,75 @@ impl Product {
     }
 }
 
-fn ordered<'a, A>(builder: SpmmBuilder<'a, A>, order: Option<&'a Permutation>) -> SpmmBuilder<'a, A> {
+/// A plan whose operands may be in host memory.
+pub(crate) trait HostProduct: Sync {
+    /// What values and `B` are rounded to, and the rows of `A`.
+    fn made(&self) -> (Precision, usize);
+
+    /// `C ← α·A·B + β·C`.
+    fn run_host<B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        alpha: B::Sum,
+        b: MatRef<'_, B>,
+        beta: B::Sum,
+        c: DenseMut<'_, C>,
+    ) -> Result<(), SpmmError>;
+}
+
+impl HostProduct for Shared<SpmmPlan> {
+    fn made(&self) -> (Precision, usize) {
+        // One look at a time: of a second one behind a thread that waits to write, all three would wait for ever.
+        let plan = self.read();
+        (plan.precision(), plan.shape().0)
+    }
+
+    fn run_host<B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        alpha: B::Sum,
+        b: MatRef<'_, B>,
+        beta: B::Sum,
+        c: DenseMut<'_, C>,
+    ) -> Result<(), SpmmError> {
+        self.read().run_host(alpha, b, beta, c)
+    }
+}
+
+/// A product of operands in host memory, and its `C`.
+pub(crate) fn on_host<'py>(
+    py: Python<'py>,
+    plan: &impl HostProduct,
+    b: &Array<'py>,
+    run: &Run<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (of_b, ((_, n), _)) = (b.dtype()?, b.matrix()?);
+    let (made, rows) = plan.made();
+    let of_c = if run.to_precision { Dtype::of(made) } else { of_b };
+    let (shape, dims) = ([rows, n], if b.is_vector() { 1 } else { 2 });
+    let (c, mut to) = in_host_memory(py, "C", run.out, (&shape[..dims], of_c), &[b])?;
+    let of_c = to.dtype()?;
+    // Sums of a plan of f64 are not rounded on the way to C, whatever B holds.
+    let widened = (of_c == Dtype::F64 && of_b != Dtype::F64).then(|| widen(py, b)).transpose()?;
+    let b = widened.as_ref().unwrap_or(b);
+    let of_b = b.dtype()?;
+    let ((c_rows, c_cols), ld) = to.rows()?;
+    let (alpha, beta) = (run.alpha, run.beta);
+    with_pair!((of_b, of_c), "C", B, C => {
+        // SAFETY: of these types, in host memory, and apart; B was made to go forward, and rows of C do.
+        let (b, c) = unsafe { (b.mat_ref::<B>()?, to.elements_mut::<C>()) };
+        let (alpha, beta) = (factor::<B>(alpha), factor::<B>(beta));
+        outside(py, || {
+            let c = DenseMut::try_new(c, c_rows, c_cols, ld)?;
+            Ok::<_, Fault>(plan.run_host(alpha, b, beta, c)?)
+        })?;
+        Ok::<_, Fault>(())
+    })?;
+    Ok(c)
+}
+
+pub(crate) fn ordered<'a, A>(
+    builder: SpmmBuilder<'a, A>,
+    order: Option<&'a Permutation>,
+) -> SpmmBuilder<'a, A> {
     match order {
         Some(order) => builder.order(order),
         None => builder,
