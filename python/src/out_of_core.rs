@@ -9,11 +9,11 @@ use crate::array::{Array, Place};
 use crate::csr::{AnyCsr, as_csr, permutation};
 use crate::device::{PyDevice, Where, live};
 use crate::error::{Class, Fault};
-use crate::options::spmm_options;
 use crate::outside::{Shared, outside};
 use crate::product::{HostProduct, Run, on_host, ordered};
 use crate::report::{Said, report};
 use crate::result::check_beta;
+use crate::spmm::options_for;
 
 /// A sparse matrix for products `C ← alpha·A·B + beta·C` whose operands are in host memory, and together may be larger
 /// than the memory of the device: out of core.
@@ -63,11 +63,7 @@ impl PyOutOfCoreSpmm {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let a = as_csr(a)?;
-        let given = |name| options.map_or(Ok(None), |options| options.get_item(name));
-        let mut plain = spmm_options(options)?;
-        if given("precision")?.is_none_or(|precision| precision.is_none()) {
-            plain.precision = a.get().dtype_of().precision();
-        }
+        let plain = options_for(a.get(), options)?;
         let order = order.map(|order| permutation("order", order)).transpose()?;
         let device = a.get().device_for(py, device)?;
         let matrix = a.get().on_host(py)?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use windrow::{DeviceSlice, Precision};
+use windrow::{DeviceSlice, Precision, SpmmOptions};
 
 use crate::array::{Array, Place};
 use crate::csr::{PyCsr, as_csr, permutation};
@@ -42,6 +42,16 @@ pub(crate) struct PySpmm {
     given: Py<PyDict>,
 }
 
+/// The options of a plan of this matrix, of whose type the precision is unless it is given.
+pub(crate) fn options_for(a: &PyCsr, given: Option<&Bound<'_, PyDict>>) -> PyResult<SpmmOptions> {
+    let precision = given.map(|given| given.get_item("precision")).transpose()?.flatten();
+    let mut options = spmm_options(given)?;
+    if precision.is_none_or(|precision| precision.is_none()) {
+        options.precision = a.dtype_of().precision();
+    }
+    Ok(options)
+}
+
 impl PySpmm {
     pub(crate) fn make(
         py: Python<'_>,
@@ -51,10 +61,7 @@ impl PySpmm {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let given = options.map_or_else(|| Ok(PyDict::new(py)), |options| options.copy())?;
-        let mut plain = spmm_options(Some(&given))?;
-        if given.get_item("precision")?.is_none_or(|precision| precision.is_none()) {
-            plain.precision = a.get().dtype_of().precision();
-        }
+        let plain = options_for(a.get(), Some(&given))?;
         if let Some(order) = order {
             given.set_item("order", order)?;
         }

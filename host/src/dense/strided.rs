@@ -1,5 +1,7 @@
 //! Views of dense matrices in host memory, row-major or column-major.
 
+use std::ops::Range;
+
 use super::DenseRef;
 use crate::error::PlanError;
 
@@ -117,6 +119,13 @@ impl<'a, T> MatRef<'a, T> {
         Self { data: self.data, rows, cols, strides: [col_stride, row_stride] }
     }
 
+    /// Some successive columns as a matrix; nothing is copied.
+    pub(crate) fn columns(self, cols: Range<usize>) -> Self {
+        debug_assert!(cols.start <= cols.end && cols.end <= self.cols, "there are such columns");
+        let at = cols.start * self.strides[1];
+        Self { data: self.data.get(at..).unwrap_or(&[]), cols: cols.len(), ..self }
+    }
+
     /// The same matrix as a view by rows, if the elements of each are consecutive.
     pub(crate) fn as_rows(&self) -> Option<DenseRef<'a, T>> {
         let Self { data, rows, cols, strides: [ld, col_stride] } = *self;
@@ -198,6 +207,13 @@ mod tests {
             assert_eq!(elements(turned).len(), want.len());
             for (r, c) in (0..shape.0).flat_map(|r| (0..shape.1).map(move |c| (r, c))) {
                 assert_eq!(turned.get(c, r), view.get(r, c));
+            }
+            for cols in [0..shape.1, shape.1 / 2..shape.1, 0..0] {
+                let (some, first) = (view.columns(cols.clone()), cols.start);
+                for (r, c) in (0..shape.0).flat_map(|r| (0..cols.len()).map(move |c| (r, c))) {
+                    assert_eq!(some.get(r, c), view.get(r, first + c));
+                }
+                assert_eq!(some.get(0, cols.len()), None);
             }
             assert_eq!((view.get(shape.0, 0), view.get(0, shape.1)), (None, None));
         }

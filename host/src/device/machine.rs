@@ -97,7 +97,7 @@ pub(crate) trait Machine: Send + Sync {
     /// is under way.
     unsafe fn free_pinned(&self, address: NonNull<u8>, bytes: usize);
 
-    /// Whether host memory is page-locked, so that [`Queue::copy_rows`] may be asked for what lies there.
+    /// Whether host memory is page-locked, so that [`Queue::copy_rows`] does not wait for what lies there.
     fn is_pinned(&self, address: *const u8) -> Result<bool, DeviceError>;
 
     /// The machine's own queue.

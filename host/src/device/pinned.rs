@@ -14,7 +14,7 @@ use crate::error::DeviceError;
 /// `len` elements of host memory that is page-locked (pinned) for a GPU: its copies reach them at the full rate of the
 /// bus, beside other work, without a detour through other memory. Behaves as a slice.
 ///
-/// Page-locking takes time, some tenths of a second for a GB, and memory that is locked cannot be paged out: it is for
+/// Page-locking takes more time than other allocations, and memory that is locked cannot be paged out: it is for
 /// operands that are used often, such as those of an [`OutOfCoreSpmm`](crate::OutOfCoreSpmm). On the CPU it is ordinary
 /// memory.
 ///

@@ -16,7 +16,7 @@ pub(crate) type Copies =
 #[cfg_attr(not(any(feature = "cuda", feature = "emulator")), allow(dead_code, reason = "no machine copies"))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowCopy {
-    /// The first row in host memory, which is page-locked.
+    /// The first row in host memory.
     pub(crate) host: HostAddress,
     /// Bytes from one row to the next there.
     pub(crate) host_pitch: usize,
@@ -70,9 +70,9 @@ pub(crate) trait Queue: Send + Sync {
     /// Copies rows of bytes, and does not wait.
     ///
     /// # Safety
-    /// The rows on the device lie inside one live allocation of the queue's machine. Those of the host lie in one
-    /// allocation of page-locked memory, which lives until the copy is done; until then nobody writes what is read,
-    /// nor touches what is written.
+    /// The rows on the device lie inside one live allocation of the queue's machine. Those of the host lie in memory
+    /// that lives until the copy is done; until then nobody writes what is read, nor touches what is written. Of memory
+    /// that is not page-locked a driver may wait for the copy, or refuse it.
     unsafe fn copy_rows(&self, way: CopyWay, rows: RowCopy) -> Result<(), DeviceError>;
 
     /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.

@@ -28,7 +28,7 @@ pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, st
 pub(crate) use occupancy::occupancy;
 pub use occupancy::{OccupancyRange, OccupancyThresholds, StreamRule};
 pub(crate) use on::On;
-pub(crate) use operands::{Rounded, factor, operand, output_on, pointer_or_null, with_sums};
+pub(crate) use operands::{Rounded, factor, is_same, operand, output_on, pointer_or_null, with_sums};
 pub(crate) use per_stream::{OfStream, PREPARE, PerStream};
 pub(crate) use placing::{Index, NewValues, RoundedValues, Rounding, Target, copy_on_device, placing_entry};
 pub use report::{ArraySize, StageTime};

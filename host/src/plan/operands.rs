@@ -38,7 +38,8 @@ impl<'a, E: Element> Rounded<'a, E> {
     }
 }
 
-fn is_same<T: 'static, U: 'static>() -> bool {
+/// Whether two types are the same one.
+pub(crate) fn is_same<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Making<'a, V: Value> {
     pub(super) profile: &'a Profile,
     pub(super) arrangement: &'a Arrangement,
     pub(super) options: SpmmOptions,
+    /// `A` on the device, about.
+    pub(super) a_bytes: u64,
 }
 
 /// Where a block goes.
@@ -94,14 +96,15 @@ impl<V: Value> Making<'_, V> {
         };
         clock.end("room");
         let total = builder.a.nnz().max(1) as f64;
-        let share = arrangement.resident_bytes as f64 / self.a_bytes().max(1) as f64;
+        let a_bytes = self.a_bytes as f64;
+        let share = arrangement.resident_bytes as f64 / a_bytes.max(1.0);
         let mut left = self.ranges();
         left.reverse();
         let mut seen = 0;
         while let Some(rows) = left.pop() {
             let entries = builder.a.row_offsets()[rows.end] - builder.a.row_offsets()[rows.start];
             // Blocks that stay lie among those that are streamed: while one is multiplied another comes.
-            let due = share * self.a_bytes() as f64 * (seen + entries) as f64 / total;
+            let due = share * a_bytes * (seen + entries) as f64 / total;
             let stays = share >= 1.0 || (engine.resident_bytes as f64) < due;
             let room = if stays { arrangement.resident_bytes - engine.resident_bytes } else { 0 };
             match self.block(rows.clone(), &engine, room)? {
@@ -124,12 +127,6 @@ impl<V: Value> Making<'_, V> {
         }
         clock.end("blocks");
         Ok(engine)
-    }
-
-    /// `A` on the device, about.
-    fn a_bytes(&self) -> u64 {
-        let a = self.builder.a;
-        16 * wide(a.rows()) + wide(a.nnz()) * (4 + u64::from(self.options.precision.bytes()))
     }
 
     /// Rows whose entries, and whose rows of a slice of `C`, should fit a block.

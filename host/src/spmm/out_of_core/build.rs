@@ -72,6 +72,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
             profile: &profile,
             arrangement: &arrangement,
             options: self.options_of_blocks(&decision, &arrangement),
+            a_bytes: sizes.a_bytes,
         };
         let engine = making.engine(&mut clock)?;
         device.synchronize()?;

@@ -197,7 +197,7 @@ impl Running<'_, '_, '_> {
     /// A slice that comes after all products that were asked for so far.
     fn begin(&self, cols: Range<usize>, room: usize) -> Result<Coming, DeviceError> {
         for (feeder, pipe) in
-            self.engine.feeders.iter().flat_map(|f| self.engine.pipes.iter().map(move |l| (f, l)))
+            self.engine.feeders.iter().flat_map(|f| self.engine.pipes.iter().map(move |p| (f, p)))
         {
             if let (Some(feeder), Some(pipe)) = (feeder.stream.queue(), pipe.stream.queue()) {
                 feeder.wait_for(pipe.fence())?;
@@ -249,7 +249,7 @@ impl Running<'_, '_, '_> {
     /// Has all pipes go on after what feeders were asked for.
     fn arrived(&self) -> Result<(), DeviceError> {
         for (pipe, feeder) in
-            self.engine.pipes.iter().flat_map(|l| self.engine.feeders.iter().map(move |f| (l, f)))
+            self.engine.pipes.iter().flat_map(|p| self.engine.feeders.iter().map(move |f| (p, f)))
         {
             if let (Some(pipe), Some(feeder)) = (pipe.stream.queue(), feeder.stream.queue()) {
                 pipe.wait_for(feeder.fence())?;
@@ -262,11 +262,11 @@ impl Running<'_, '_, '_> {
     fn multiply(&mut self, block: usize, slice: &Coming) -> Result<(), PlanError> {
         let pipe = self.engine.blocks[block].pipe;
         let before = self.take(pipe)?;
-        let used = self.going.iter().chain([&before]).flatten().filter_map(|going| going.result);
-        let used: Vec<usize> = used.collect();
+        let is_used =
+            |result| self.going.iter().chain([&before]).flatten().any(|going| going.result == Some(result));
         let result = match self.sink_at {
             Some(_) => None,
-            None => (0..self.engine.results.len()).find(|result| !used.contains(result)),
+            None => (0..self.engine.results.len()).find(|&result| !is_used(result)),
         };
         let going = Going { rows: self.engine.blocks[block].rows.clone(), cols: slice.cols.clone(), result };
         self.queue(block, slice.room, &going)?;

@@ -1,6 +1,5 @@
 //! The dense operands of a product in host memory, as pieces of them go to a device and come back.
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -9,6 +8,7 @@ use crate::dense::{DenseMut, MatRef};
 use crate::device::{HostAddress, Machine};
 use crate::element::{Element, Real};
 use crate::error::DeviceError;
+use crate::plan::is_same;
 
 /// Bytes that a task copies at a time.
 const TASK_BYTES: usize = 256 << 10;
@@ -42,10 +42,6 @@ pub(super) trait Sink {
     fn in_place(&mut self) -> Option<InPlace>;
 }
 
-fn is_same<T: 'static, U: 'static>() -> bool {
-    TypeId::of::<T>() == TypeId::of::<U>()
-}
-
 /// Copies elements that follow each other on both sides.
 fn copy_all<T: Element>(from: &[T], to: &mut [T]) {
     let together = TASK_BYTES / size_of::<T>();
@@ -58,12 +54,17 @@ pub(super) fn are_pinned<T>(machine: &dyn Machine, elements: &[T]) -> Result<boo
     Ok(machine.is_pinned(elements.as_ptr().cast())? && machine.is_pinned(std::ptr::from_ref(last).cast())?)
 }
 
-/// Rows of `row_len` elements, as many to a task as are worth one.
+/// Rows of so many elements that a task takes.
+fn rows_together<T>(row_len: usize) -> usize {
+    (TASK_BYTES / (row_len * size_of::<T>()).max(1)).max(1)
+}
+
+/// Works on rows of `row_len` elements, as many to a task as are worth one.
 fn each_row<T: Send>(elements: &mut [T], row_len: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
     if row_len == 0 {
         return;
     }
-    let together = (TASK_BYTES / (row_len * size_of::<T>()).max(1)).max(1);
+    let together = rows_together::<T>(row_len);
     each_chunk(elements, together * row_len, &|at, rows| {
         for (row, elements) in (at * together..).zip(rows.chunks_mut(row_len)) {
             work(row, elements);
@@ -93,12 +94,10 @@ impl<B: Element, E: Element> Source for DenseSource<'_, B, E> {
         let to: &mut [E] = bytemuck::cast_slice_mut(to);
         let ld = to.len() / rows.len().max(1);
         let Some(b) = self.b.as_rows() else {
-            let b = self.b;
-            return each_row(to, ld, &|at, row| {
-                for (to, c) in row.iter_mut().zip(cols.clone()) {
-                    *to = b.get(rows.start + at, c).map_or(E::ZERO, |x| E::from_f64(x.to_f64()));
-                }
-                row[cols.len()..].fill(E::ZERO);
+            let (b, together) = (self.b.columns(cols), rows_together::<E>(ld));
+            return each_chunk(to, together * ld, &|at, to| {
+                to.fill(E::ZERO);
+                b.copy_rows(rows.start + at * together, ld, to, |x| E::from_f64(x.to_f64()));
             });
         };
         if is_same::<B, E>() && (b.ld(), ld) == (cols.len(), cols.len()) {
