@@ -6,8 +6,15 @@
 //! $ cargo run --release -p windrow --features dist --example dist_spmm -- --devices cuda:0,cuda:1    # a made-up graph
 //! ```
 //!
-//! Ranks are threads; rank 0 has the first of the devices, rank 1 the next, and so on round and round. Times are those
-//! of products one after another, without a wait between them.
+//! Ranks are threads, or with `--processes` the processes that a launcher starts, each with a rank of its own:
+//!
+//! ```console
+//! $ torchrun --no-python --nproc-per-node 2 target/release/examples/dist_spmm --processes --devices cuda:0,cuda:1
+//! ```
+//!
+//! Rank 0 has the first of the devices, rank 1 the next, and so on round and round; on each host anew. Times are those
+//! of products one after another, without a wait between them; those of the parts are of each by itself, of the slowest
+//! rank.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
@@ -15,14 +22,17 @@
 mod named_matrix;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use half::f16;
-use windrow::dist::{Communicator, DistCsr, DistReport, DistSpmm, Scheme, Transport};
+use windrow::dist::{Communicator, DistCsr, DistReport, DistSpmm, PartTimes, Rendezvous, Scheme, Transport};
 use windrow::reorder::{self, Method, reorder};
 use windrow::synthetic::SplitMix64;
 use windrow::{Csr, DenseRef, Device, DeviceMatrix, DeviceSelector, DistError, Element, Precision, Spmm};
+
+/// An error of any kind, which a thread hands on.
+type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Products that are timed together.
 const IN_A_ROW: u32 = 20;
@@ -39,6 +49,12 @@ struct Options {
     /// Ranks, each a thread
     #[arg(long, default_value_t = 2)]
     ranks: usize,
+    /// Be one rank of a group of processes, as its launcher says in the environment
+    #[arg(long, conflicts_with = "ranks")]
+    processes: bool,
+    /// Seconds that another rank is waited for
+    #[arg(long, default_value_t = 300.0)]
+    time_out: f64,
     /// Columns of the dense operand `B`
     #[arg(long, default_value_t = 32)]
     width: usize,
@@ -55,9 +71,6 @@ struct Options {
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
-
-/// What a rank has to tell: the first row and column of its part of `C`, that part, its median time in ms, its report.
-type Told = ([usize; 2], DeviceMatrix<f32>, f64, DistReport);
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -81,54 +94,89 @@ fn run<B: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn std::erro
         let found = reorder(&a, &reorder::Options { method, ..Default::default() }, &())?;
         a = a.permute_symmetric(&found.permutation)?;
     }
-    let devices: Vec<Device> = options
-        .devices
-        .iter()
-        .map(|name| Ok(name.parse::<DeviceSelector>()?.open()?))
-        .collect::<Result<_, Box<dyn std::error::Error>>>()?;
     let mut rng = SplitMix64::new(1);
     let n = options.width;
     let b: Vec<B> = (0..a.cols() * n).map(|_| B::from_f32(rng.below(17) as f32 / 8.0 - 1.0)).collect();
-    let precision = options.precision;
-    println!(
-        "{} × {}, {} entries, {n} columns in {precision}, {} ranks",
-        a.rows(),
-        a.cols(),
-        a.nnz(),
-        options.ranks
-    );
-    let (want, one) = of_one(&devices[0], (&a, &b), options)?;
-    println!("one device  {one:8.3} ms");
-    for scheme in [Scheme::Halo, Scheme::AllGather, Scheme::Columns] {
-        let ranks: Vec<Result<Told, DistError>> = std::thread::scope(|scope| {
-            let group = Communicator::threads(options.ranks)?.into_iter().zip(devices.iter().cycle());
-            let threads: Vec<_> = group
-                .map(|(rank, device)| scope.spawn(|| of_rank(rank, device, (&a, &b), (scheme, options))))
-                .collect();
-            let ended = threads.into_iter().map(|thread| match thread.join() {
-                Ok(told) => told,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            Ok::<_, DistError>(ended.collect())
-        })?;
-        let (mut slowest, mut off, mut received, mut transport) = (0.0_f64, 0.0_f32, 0, String::new());
-        for told in ranks {
-            let ([first_row, first_column], c, ms, report) = told?;
-            for (i, row) in c.download()?.chunks(c.cols().max(1)).enumerate() {
-                for (j, x) in row.iter().enumerate() {
-                    let want = want[(first_row + i) * n + first_column + j];
-                    off = off.max((x - want).abs() / want.abs().max(1.0));
-                }
-            }
-            slowest = slowest.max(ms);
-            received += report.received_rows;
-            transport = report.transport;
+    let time_out = Duration::try_from_secs_f64(options.time_out)?;
+    let group = match options.processes {
+        true => vec![Rendezvous::from_environment()?.time_out(time_out).join()?],
+        false => Communicator::threads(options.ranks)?,
+    };
+    // A process opens its own device alone.
+    let names = match &group[..] {
+        [rank] if options.processes => {
+            std::slice::from_ref(&options.devices[rank.local_rank() % options.devices.len()])
         }
-        let efficiency = one / (slowest * options.ranks as f64);
-        println!(
-            "{scheme:10}  {slowest:8.3} ms, efficiency {efficiency:.2}, {received} rows of B received, off by {off:.1e} at \
-             most; {transport}"
-        );
+        _ => &options.devices[..],
+    };
+    let devices: Vec<Device> = names
+        .iter()
+        .map(|name| Ok(name.parse::<DeviceSelector>()?.open()?))
+        .collect::<Result<_, Box<dyn std::error::Error>>>()?;
+    std::thread::scope(|scope| {
+        let (devices, a, b) = (&devices, &a, &b);
+        let of_rank = |rank: Communicator| {
+            let rank = rank.time_out(time_out).transport(options.transport);
+            of_rank(&rank, &devices[rank.local_rank() % devices.len()], (a, b), options)
+        };
+        let threads: Vec<_> = group.into_iter().map(|rank| scope.spawn(move || of_rank(rank))).collect();
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect::<Result<(), Failed>>().map_err(|error| -> Box<dyn std::error::Error> { error })
+    })
+}
+
+/// One rank's part: the product on its device alone, which it compares with, and the ranks' in each of the schemes.
+fn of_rank<B: Element<Sum = f32>>(
+    rank: &Communicator,
+    device: &Device,
+    (a, b): (&Csr<f32>, &[B]),
+    options: &Options,
+) -> Result<(), Failed> {
+    // Rank 0 measures while the others wait.
+    let others_begin = || rank.barrier();
+    if rank.rank() > 0 {
+        others_begin()?;
+    }
+    let (want, one) = of_one(device, (a, b), options)?;
+    if rank.rank() == 0 {
+        let (rows, columns, ranks) = (a.rows(), a.cols(), rank.size());
+        let (n, precision, entries) = (options.width, options.precision, a.nnz());
+        println!("{rows} × {columns}, {entries} entries, {n} columns in {precision}, {ranks} ranks");
+        println!("one device  {one:8.3} ms");
+        others_begin()?;
+    }
+    for scheme in [Scheme::Halo, Scheme::AllGather, Scheme::Columns] {
+        let Part { first, c, times, report } = part_of(rank, device, (a, b), (scheme, options))?;
+        let mut off = 0.0_f32;
+        for (i, row) in c.download()?.chunks(c.cols().max(1)).enumerate() {
+            for (j, x) in row.iter().enumerate() {
+                let want = want[(first[0] + i) * options.width + first[1] + j];
+                off = off.max((x - want).abs() / want.abs().max(1.0));
+            }
+        }
+        let all: Vec<(PartTimes, f32, usize)> = rank.all_gather(&(times, off, report.received_rows))?;
+        let slowest = |of: fn(&PartTimes) -> f64| all.iter().map(|(times, ..)| of(times)).fold(0.0, f64::max);
+        let off = all.iter().map(|(_, off, _)| *off).fold(0.0, f32::max);
+        let received: usize = all.iter().map(|(.., received)| received).sum();
+        let hidden = all.iter().map(|(times, ..)| times.hidden()).fold(1.0, f64::min);
+        if rank.rank() == 0 {
+            let whole = slowest(|times| times.whole_ms);
+            let efficiency = one / (whole * rank.size() as f64);
+            let [inner, exchange, outer] = [
+                slowest(|times| times.inner_ms),
+                slowest(|times| times.exchange_ms),
+                slowest(|times| times.outer_ms),
+            ];
+            println!(
+                "{scheme:10}  {whole:8.3} ms, efficiency {efficiency:.2}; own rows {inner:.3}, exchange {exchange:.3} \
+                 (hidden: {hidden:.2}), rows of others {outer:.3}; {received} rows of B received, off by {off:.1e} at \
+                 most; {}",
+                report.transport
+            );
+        }
         if off > 1e-4 {
             return Err("the ranks' product is another than one device's".into());
         }
@@ -141,7 +189,7 @@ fn of_one<B: Element<Sum = f32>>(
     device: &Device,
     (a, b): (&Csr<f32>, &[B]),
     options: &Options,
-) -> Result<(Vec<f32>, f64), Box<dyn std::error::Error>> {
+) -> Result<(Vec<f32>, f64), Failed> {
     let plan = Spmm::builder(a).width(options.width).precision(options.precision).build(device)?;
     let b = DeviceMatrix::upload(device, DenseRef::packed(b, a.cols(), options.width)?)?;
     let mut c = DeviceMatrix::<f32>::zeros(device, a.rows(), options.width)?;
@@ -167,17 +215,25 @@ fn median_ms(repeat: usize, mut products: impl FnMut() -> Result<(), DistError>)
     Ok(times[times.len() / 2])
 }
 
-/// One rank's part: its rows, or columns, of `B` and `C`.
-fn of_rank<B: Element<Sum = f32>>(
-    rank: Communicator,
+/// A rank's part of a product.
+struct Part {
+    /// First row and column of it.
+    first: [usize; 2],
+    c: DeviceMatrix<f32>,
+    times: PartTimes,
+    report: DistReport,
+}
+
+/// This rank's part of a product of all ranks.
+fn part_of<B: Element<Sum = f32>>(
+    rank: &Communicator,
     device: &Device,
     (a, b): (&Csr<f32>, &[B]),
     (scheme, options): (Scheme, &Options),
-) -> Result<Told, DistError> {
+) -> Result<Part, DistError> {
     let n = options.width;
-    let rank = rank.transport(options.transport);
-    let part = DistCsr::of(&rank, a)?;
-    let builder = DistSpmm::builder(&rank, &part).scheme(scheme).width(n).precision(options.precision);
+    let part = DistCsr::of(rank, a)?;
+    let builder = DistSpmm::builder(rank, &part).scheme(scheme).width(n).precision(options.precision);
     let plan = builder.build(device)?;
     let (rows, columns) = match plan.columns() {
         Some(columns) => (0..a.cols(), columns.range(rank.rank())),
@@ -190,14 +246,8 @@ fn of_rank<B: Element<Sum = f32>>(
     let b = DeviceMatrix::upload(device, DenseRef::packed(&own, rows.len(), columns.len())?)?;
     let (m, width) = plan.result_shape();
     let mut c = DeviceMatrix::zeros(device, m, width)?;
-    let ms = median_ms(options.repeat, || {
-        rank.barrier()?;
-        for _ in 0..IN_A_ROW {
-            plan.run_into(1.0, &b, 0.0, &mut c)?;
-        }
-        device.synchronize()?;
-        rank.barrier()
-    })?;
+    let times = plan.time_parts(&b, &mut c, options.repeat)?;
+    plan.run_into(1.0, &b, 0.0, &mut c)?;
     let first_row = if plan.columns().is_some() { 0 } else { part.rows().range(rank.rank()).start };
-    Ok(([first_row, columns.start], c, ms, plan.report().clone()))
+    Ok(Part { first: [first_row, columns.start], c, times, report: plan.report().clone() })
 }

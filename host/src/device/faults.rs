@@ -256,6 +256,11 @@ impl Machine for FaultyMachine {
     }
 
     #[cfg(feature = "dist")]
+    fn uuid(&self) -> Option<String> {
+        self.machine.uuid()
+    }
+
+    #[cfg(feature = "dist")]
     fn link_name(&self) -> Result<String, String> {
         self.machine.link_name()
     }

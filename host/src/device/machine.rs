@@ -157,6 +157,12 @@ pub(crate) trait Machine: Send + Sync {
         Err("cuBLAS is for CUDA devices alone".to_owned())
     }
 
+    /// What tells the device from every other one, for a process that has no other name for it.
+    #[cfg(feature = "dist")]
+    fn uuid(&self) -> Option<String> {
+        None
+    }
+
     /// Name and version of what brings messages from such machines to others.
     ///
     /// # Errors

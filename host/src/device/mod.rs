@@ -289,13 +289,13 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), other.kind()) == (DeviceKind::Cpu, DeviceKind::Cpu)
     }
 
-    /// What no other open device of the process has; CPUs are all the same one.
+    /// What no other device has, in any process; CPUs are all the same one.
     #[cfg(feature = "dist")]
     pub(crate) fn identity(&self) -> String {
-        match self.kind() {
-            DeviceKind::Cpu => "cpu".to_owned(),
-            _ => format!("{}@{:p}", self.selector(), Arc::as_ptr(&self.0)),
-        }
+        let Some(machine) = self.machine() else { return "cpu".to_owned() };
+        let of_process =
+            || format!("{}@{:p} of {}", self.selector(), Arc::as_ptr(&self.0), std::process::id());
+        machine.uuid().unwrap_or_else(of_process)
     }
 
     pub(crate) fn machine(&self) -> Option<&dyn Machine> {

@@ -1,24 +1,33 @@
 //! Ranks, and the messages between them.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytemuck::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::mailbox::Mailbox;
 use super::transport::{Channel, Transport};
 use crate::error::DistError;
 
 /// For how long a rank waits for another unless told otherwise.
-const TIME_OUT: Duration = Duration::from_secs(300);
-/// For how long a rank asks again and again before it sleeps: ranks that work alike are seldom apart for longer, and
-/// waking one takes as long as a small product.
-const BUSY: Duration = Duration::from_micros(100);
+pub(super) const TIME_OUT: Duration = Duration::from_secs(300);
 /// Most ranks of a group: each two of them have a queue.
 const MOST: usize = 1 << 10;
+
+/// How the messages of a rank reach the others.
+pub(super) trait Post: Send + Sync {
+    /// Leaves a message for a rank; that one has ended is told by its mailbox.
+    fn send(&self, to: usize, message: Vec<u8>);
+
+    /// Tells all others that the rank sends nothing more, and why.
+    fn tell_end(&self, reason: &str);
+
+    /// For how long a rank may take to accept a message.
+    fn set_time_out(&self, time_out: Duration);
+}
 
 /// One rank's end of a group: what it sends to the others and gets from them.
 ///
@@ -42,33 +51,48 @@ const MOST: usize = 1 << 10;
 /// # Ok::<(), windrow::DistError>(())
 /// ```
 pub struct Communicator {
-    rank: usize,
-    hub: Arc<Hub>,
+    member: Member,
+    mailbox: Arc<Mailbox>,
+    post: Box<dyn Post>,
     time_out: Duration,
     transport: Transport,
     /// Those that were opened, by what tells the devices of all ranks.
     channels: Mutex<Vec<(Vec<String>, Arc<Channel>)>>,
 }
 
-/// Where messages lie until they are fetched.
-struct Hub {
-    ranks: usize,
-    state: Mutex<State>,
-    changed: Condvar,
+/// What a rank is of its group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    pub(super) rank: usize,
+    /// Ranks of the group.
+    pub(super) size: usize,
+    /// Ranks of the same host before this one.
+    pub(super) local_rank: usize,
+    /// Whether ranks are threads of one process.
+    pub(super) is_one_process: bool,
 }
 
-struct State {
-    /// From rank `i` to rank `j` at `i·ranks + j`, in the order in which they were sent.
-    mail: Vec<VecDeque<Vec<u8>>>,
-    /// Why a rank sends nothing more.
-    gone: Vec<Option<String>>,
+/// Ranks that are threads of one process: messages are put where they are fetched.
+struct Threads {
+    rank: usize,
+    mailboxes: Arc<[Arc<Mailbox>]>,
 }
 
-impl Hub {
-    /// A thread that panicked with the lock left whole messages behind: they are pushed and popped at once.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Post for Threads {
+    fn send(&self, to: usize, message: Vec<u8>) {
+        self.mailboxes[to].put(self.rank, message);
     }
+
+    fn tell_end(&self, reason: &str) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.end(self.rank, reason));
+    }
+
+    fn set_time_out(&self, _: Duration) {}
+}
+
+/// Whether there are groups of so many ranks.
+pub(super) fn check_size(ranks: usize) -> Result<(), DistError> {
+    if ranks == 0 || ranks > MOST { Err(DistError::GroupSize { ranks }) } else { Ok(()) }
 }
 
 impl Communicator {
@@ -77,28 +101,26 @@ impl Communicator {
     /// # Errors
     /// [`DistError::GroupSize`] for no rank, or more than 1024.
     pub fn threads(ranks: usize) -> Result<Vec<Self>, DistError> {
-        if ranks == 0 || ranks > MOST {
-            return Err(DistError::GroupSize { ranks });
-        }
-        let state = State {
-            mail: std::iter::repeat_with(VecDeque::new).take(ranks * ranks).collect(),
-            gone: vec![None; ranks],
-        };
-        let hub = Arc::new(Hub { ranks, state: Mutex::new(state), changed: Condvar::new() });
-        let of_rank = |rank| Self {
-            rank,
-            hub: Arc::clone(&hub),
-            time_out: TIME_OUT,
-            transport: Transport::default(),
-            channels: Mutex::default(),
+        check_size(ranks)?;
+        let mailboxes: Arc<[_]> = (0..ranks).map(|rank| Arc::new(Mailbox::new(rank, ranks))).collect();
+        let of_rank = |rank| {
+            let post = Box::new(Threads { rank, mailboxes: Arc::clone(&mailboxes) });
+            let member = Member { rank, size: ranks, local_rank: rank, is_one_process: true };
+            Self::new(member, Arc::clone(&mailboxes[rank]), post)
         };
         Ok((0..ranks).map(of_rank).collect())
+    }
+
+    pub(super) fn new(member: Member, mailbox: Arc<Mailbox>, post: Box<dyn Post>) -> Self {
+        let transport = Transport::default();
+        Self { member, mailbox, post, time_out: TIME_OUT, transport, channels: Mutex::default() }
     }
 
     /// Waits for another rank for so long at most, instead of five minutes.
     #[must_use]
     pub fn time_out(mut self, time_out: Duration) -> Self {
         self.time_out = time_out;
+        self.post.set_time_out(time_out);
         self
     }
 
@@ -112,13 +134,24 @@ impl Communicator {
     /// Number of this rank, from 0 on.
     #[must_use]
     pub fn rank(&self) -> usize {
-        self.rank
+        self.member.rank
     }
 
     /// Ranks of the group.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.hub.ranks
+        self.member.size
+    }
+
+    /// Number of this rank among those of its host, from 0 on: which of the host's GPUs it takes, if each takes one.
+    #[must_use]
+    pub fn local_rank(&self) -> usize {
+        self.member.local_rank
+    }
+
+    /// Whether ranks are threads of one process.
+    pub(super) fn is_one_process(&self) -> bool {
+        self.member.is_one_process
     }
 
     /// What every rank gives, in the order of the ranks.
@@ -127,16 +160,14 @@ impl Communicator {
     /// [`DistError::RankFailed`] and [`DistError::TimedOut`] of another rank; [`DistError::Disagreement`] if another
     /// gave something of another type.
     pub fn all_gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, DistError> {
-        let text = serde_json::to_vec(own).map_err(|error| self.unlike(self.rank, &error))?;
+        let text = serde_json::to_vec(own).map_err(|error| self.unlike(self.rank(), &error))?;
         for to in self.others() {
             self.send(to, text.clone());
         }
-        (0..self.size())
-            .map(|from| {
-                let text = if from == self.rank { text.clone() } else { self.receive(from)? };
-                serde_json::from_slice(&text).map_err(|error| self.unlike(from, &error))
-            })
-            .collect()
+        let parse = |(from, text): (usize, &Vec<u8>)| {
+            serde_json::from_slice(text).map_err(|error| self.unlike(from, &error))
+        };
+        self.with_others(text)?.iter().enumerate().map(parse).collect()
     }
 
     /// Looks whether every rank has the same.
@@ -144,10 +175,10 @@ impl Communicator {
     where
         T: Serialize,
     {
-        let own = serde_json::to_string(own).map_err(|error| self.unlike(self.rank, &error))?;
+        let own = serde_json::to_string(own).map_err(|error| self.unlike(self.rank(), &error))?;
         for (rank, theirs) in self.all_gather(&own)?.into_iter().enumerate() {
             if theirs != own {
-                let own_rank = self.rank;
+                let own_rank = self.rank();
                 return Err(DistError::Disagreement { what, rank, theirs, own_rank, own });
             }
         }
@@ -165,9 +196,7 @@ impl Communicator {
     /// Tells the other ranks that this one goes on no more, and why: their calls end with [`DistError::RankFailed`]. A
     /// call that fails does so by itself.
     pub fn abandon(&self, reason: &str) {
-        let mut state = self.hub.lock();
-        state.gone[self.rank].get_or_insert_with(|| reason.to_owned());
-        self.hub.changed.notify_all();
+        self.post.tell_end(reason);
     }
 
     /// The transport that was asked for.
@@ -197,11 +226,7 @@ impl Communicator {
 
     /// The first of some ranks that has ended, as an error.
     pub(super) fn first_gone(&self, ranks: &[usize]) -> Option<DistError> {
-        let state = self.hub.lock();
-        ranks.iter().find_map(|&rank| {
-            let reason = state.gone[rank].clone()?;
-            Some(DistError::RankFailed { rank, waiting: self.rank, reason })
-        })
+        self.mailbox.first_ended(ranks)
     }
 
     /// What comes of a call; a failure is told to the others.
@@ -214,7 +239,7 @@ impl Communicator {
 
     /// The other ranks, from the next one on, so that not all of them begin with the same.
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let (rank, size) = (self.rank, self.size());
+        let (rank, size) = (self.rank(), self.size());
         (1..size).map(move |step| (rank + step) % size)
     }
 
@@ -223,42 +248,23 @@ impl Communicator {
         self.send(to, bytemuck::cast_slice(elements).to_vec());
     }
 
-    /// The elements that a rank has sent.
-    pub(super) fn receive_vec<T: Pod>(&self, from: usize) -> Result<Vec<T>, DistError> {
-        Ok(bytemuck::pod_collect_to_vec(&self.receive(from)?))
+    /// The elements that each other rank has sent, in the order of the ranks with this one's among them.
+    pub(super) fn with_others<T: Pod>(&self, own: Vec<T>) -> Result<Vec<Vec<T>>, DistError> {
+        let others: Vec<usize> = (0..self.size()).filter(|&rank| rank != self.rank()).collect();
+        let messages = self.receive_each(&others)?;
+        let mut all: Vec<Vec<T>> = messages.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
+        all.insert(self.rank(), own);
+        Ok(all)
     }
 
     /// Leaves a message for a rank.
     pub(super) fn send(&self, to: usize, message: Vec<u8>) {
-        let at = self.rank * self.size() + to;
-        self.hub.lock().mail[at].push_back(message);
-        self.hub.changed.notify_all();
+        self.post.send(to, message);
     }
 
-    /// The next message of a rank.
-    pub(super) fn receive(&self, from: usize) -> Result<Vec<u8>, DistError> {
-        let (at, waiting) = (from * self.size() + self.rank, self.rank);
-        let begun = Instant::now();
-        let mut state = self.hub.lock();
-        loop {
-            if let Some(message) = state.mail[at].pop_front() {
-                return Ok(message);
-            }
-            if begun.elapsed() < BUSY && state.gone[from].is_none() {
-                drop(state);
-                std::thread::yield_now();
-                state = self.hub.lock();
-                continue;
-            }
-            if let Some(reason) = &state.gone[from] {
-                return Err(DistError::RankFailed { rank: from, waiting, reason: reason.clone() });
-            }
-            let Some(left) = self.time_out.checked_sub(begun.elapsed()) else {
-                return Err(DistError::TimedOut { rank: from, waiting, waited: self.time_out });
-            };
-            let woken = self.hub.changed.wait_timeout(state, left);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+    /// The next message of each of some ranks.
+    pub(super) fn receive_each(&self, from: &[usize]) -> Result<Vec<Vec<u8>>, DistError> {
+        self.mailbox.take(from, self.time_out)
     }
 
     fn unlike(&self, from: usize, error: &serde_json::Error) -> DistError {
@@ -266,7 +272,7 @@ impl Communicator {
             what: "what they give",
             rank: from,
             theirs: format!("something else ({error})"),
-            own_rank: self.rank,
+            own_rank: self.rank(),
             own: "this".to_owned(),
         }
     }
@@ -281,12 +287,14 @@ impl Drop for Communicator {
 
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Communicator(rank {} of {})", self.rank, self.size())
+        write!(f, "Communicator(rank {} of {})", self.rank(), self.size())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     /// What each rank of a group of threads makes.
@@ -339,8 +347,21 @@ mod tests {
         let [zero, one] = <[_; 2]>::try_from(group).unwrap();
         one.send(0, vec![7]);
         drop(one);
-        assert_eq!(zero.receive(1).unwrap(), [7]);
-        assert!(matches!(zero.receive(1), Err(DistError::RankFailed { rank: 1, waiting: 0, .. })));
+        assert_eq!(zero.receive_each(&[1]).unwrap(), [[7]]);
+        assert!(matches!(zero.receive_each(&[1]), Err(DistError::RankFailed { rank: 1, waiting: 0, .. })));
+    }
+
+    #[test]
+    fn a_rank_that_ends_is_told_while_another_is_waited_for() {
+        let group = Communicator::threads(3).unwrap();
+        let [zero, _one, two] = <[_; 3]>::try_from(group).unwrap();
+        two.send(0, b"null".to_vec());
+        drop(two);
+        // What it sent is enough of it for one call; for the next it is missed.
+        let zero = zero.time_out(Duration::from_millis(20));
+        assert!(matches!(zero.receive_each(&[1, 2]), Err(DistError::TimedOut { rank: 1, .. })));
+        assert_eq!(zero.receive_each(&[2]).unwrap(), [b"null"]);
+        assert!(matches!(zero.receive_each(&[1, 2]), Err(DistError::RankFailed { rank: 2, .. })));
     }
 
     #[test]

@@ -156,17 +156,9 @@ impl<V: Value> DistCsr<V> {
             communicator.send_slice(to, &columns[to]);
             communicator.send_slice(to, &values[to]);
         }
-        let (mut own, mut others, mut found) = (Vec::new(), Vec::new(), Vec::new());
-        for from in 0..communicator.size() {
-            let (places, of_rank) = if from == self.rank {
-                (std::mem::take(&mut columns[from]), std::mem::take(&mut values[from]))
-            } else {
-                (communicator.receive_vec(from)?, communicator.receive_vec(from)?)
-            };
-            own.extend(places.iter().map(|&[column, _]| column));
-            others.extend(places.iter().map(|&[_, row]| row));
-            found.extend(of_rank);
-        }
+        let places = communicator.with_others(std::mem::take(&mut columns[self.rank]))?.concat();
+        let found = communicator.with_others(std::mem::take(&mut values[self.rank]))?.concat();
+        let (own, others) = places.into_iter().map(|[column, row]| (column, row)).unzip();
         let coo = Coo::try_new(self.columns.range(self.rank).len(), self.rows.rows(), own, others, found)?;
         Ok(Self {
             rank: self.rank,

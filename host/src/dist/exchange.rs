@@ -186,15 +186,12 @@ impl Exchange {
             let asked: Vec<u32> = coming[chosen[to].clone()].iter().map(|row| row - start).collect();
             communicator.send_slice(to, &asked);
         }
-        let mut packed = Vec::new();
-        for from in 0..owned.ranks() {
-            let first = packed.len();
-            if from != self.rank {
-                packed.extend(communicator.receive_vec::<u32>(from)?);
-            }
-            self.sends.push(first..packed.len());
+        let asked = communicator.with_others(Vec::new())?;
+        for rows in &asked {
+            let first = self.sends.last().map_or(0, |rows| rows.end);
+            self.sends.push(first..first + rows.len());
         }
-        Ok(packed)
+        Ok(asked.concat())
     }
 
     /// Number of the rows that this rank gets.
@@ -238,16 +235,41 @@ impl Exchange {
         if self.coming == 0 && self.sent_rows() == 0 && self.own.is_none() {
             return meanwhile();
         }
-        let sent = self.send(communicator, b, room).and_then(|()| meanwhile());
-        let received = match sent {
-            Ok(()) if !self.channel.is_linked() => self.receive(communicator, b, room),
-            // Also behind an error: what is done with `b` from here on comes after what was queued.
-            _ => self.channel.hold().map_err(DistError::from),
-        };
-        sent.and(received)
+        if self.channel.is_linked() {
+            return self.run_linked(communicator, b, room, meanwhile);
+        }
+        self.send(communicator, b, room)?;
+        meanwhile()?;
+        self.receive(communicator, b, room)
     }
 
-    /// Begins to send the rows that others get.
+    /// From device to device. The device works on what is done `meanwhile` before the ranks compare what they send, so
+    /// that it does not wait for that; and a rank that fails there has promised nothing yet.
+    fn run_linked<B: Element>(
+        &self,
+        communicator: &Communicator,
+        b: &DeviceMatrix<B>,
+        room: &mut Room<B>,
+        meanwhile: impl FnOnce() -> Result<(), DistError>,
+    ) -> Result<(), DistError> {
+        // Memory is made before what others send is waited for: a driver may wait for all of its GPUs then.
+        self.align(b, room)?;
+        let queued = self.pack(b, room).and_then(|()| {
+            meanwhile()?;
+            let head = Head::of::<B>(b.cols());
+            peers(&self.sends).for_each(|(to, _)| communicator.send_slice(to, &[head]));
+            let from: Vec<usize> = peers(&self.receives).map(|(from, _)| from).collect();
+            for (from, theirs) in from.iter().zip(communicator.receive_each(&from)?) {
+                self.check(*from, &theirs, head)?;
+            }
+            self.queue(b, room)
+        });
+        // Also behind an error: something may have been queued, and what is done with `b` from here on comes after it.
+        let held = self.channel.mark().and_then(|()| self.channel.hold());
+        queued.and(held.map_err(DistError::from))
+    }
+
+    /// Through host memory: sends the rows that others get.
     fn send<B: Element>(
         &self,
         communicator: &Communicator,
@@ -255,20 +277,6 @@ impl Exchange {
         room: &mut Room<B>,
     ) -> Result<(), DistError> {
         let head = Head::of::<B>(b.cols());
-        if self.channel.is_linked() {
-            peers(&self.sends).for_each(|(to, _)| communicator.send_slice(to, &[head]));
-            // Memory is made before what others send is waited for: a driver may wait for all of its GPUs then.
-            self.align(b, room)?;
-            let queued = self.pack(b, room).and_then(|()| {
-                for (from, _) in peers(&self.receives) {
-                    self.check(from, communicator.receive_vec(from)?.first(), head)?;
-                }
-                self.queue(b, room)
-            });
-            // Also behind an error: something may have been queued.
-            self.channel.mark()?;
-            return queued;
-        }
         let rows = match self.sent_rows() {
             0 => Vec::new(),
             _ => {
@@ -346,10 +354,10 @@ impl Exchange {
         let (head, width) = (Head::of::<B>(b.cols()), b.cols());
         let mut rows =
             try_zeroed::<B>(room.coming.rows() * width, "rows of other ranks").map_err(PlanError::from)?;
-        for (from, part) in peers(&self.receives) {
-            let message = communicator.receive(from)?;
+        let (from, parts): (Vec<usize>, Vec<_>) = peers(&self.receives).unzip();
+        for ((from, part), message) in from.iter().zip(parts).zip(communicator.receive_each(&from)?) {
             let (theirs, elements) = message.split_at(size_of::<Head>().min(message.len()));
-            self.check(from, bytemuck::pod_collect_to_vec(theirs).first(), head)?;
+            self.check(*from, theirs, head)?;
             rows[part.start * width..part.end * width]
                 .copy_from_slice(&bytemuck::pod_collect_to_vec::<u8, B>(elements));
         }
@@ -373,14 +381,15 @@ impl Exchange {
     }
 
     /// Whether another rank's message is of the same kind as this rank's.
-    fn check(&self, from: usize, theirs: Option<&Head>, own: Head) -> Result<(), DistError> {
-        if theirs == Some(&own) {
+    fn check(&self, from: usize, theirs: &[u8], own: Head) -> Result<(), DistError> {
+        let theirs = bytemuck::try_pod_read_unaligned(theirs).ok();
+        if theirs == Some(own) {
             return Ok(());
         }
         Err(DistError::Disagreement {
             what: "columns of B",
             rank: from,
-            theirs: theirs.map_or_else(|| "nothing".to_owned(), Head::to_string),
+            theirs: theirs.map_or_else(|| "nothing".to_owned(), |theirs| theirs.to_string()),
             own_rank: self.rank,
             own: own.to_string(),
         })

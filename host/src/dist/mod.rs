@@ -1,9 +1,10 @@
-//! Matrices that several ranks have together: a sparse matrix and its dense operands divided among the threads of a
-//! process, each with a device of its own.
+//! Matrices that several ranks have together: a sparse matrix and its dense operands divided among threads of a
+//! process, or processes of one host or several, each with a device of its own.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`Communicator`] | one rank's end of a group: what it sends, gets and sums |
+//! | [`Rendezvous`] | how processes become a group |
 //! | [`Ownership`] | which rank owns which rows |
 //! | [`DistCsr`] | a sparse matrix of which each rank has its rows |
 //! | [`DistSpmm`] | plans of products with it, by rows or by columns |
@@ -18,22 +19,28 @@
 //! # Faults
 //!
 //! A rank whose call fails tells the others, whose calls end with [`DistError::RankFailed`](crate::DistError): they
-//! name the rank and what it said. So it is where a rank panics, or drops its end. One that says nothing is waited for
-//! until the group's [time-out](Communicator::time_out). No call hands out a part of a result as the whole.
+//! name the rank and what it said. So it is where a rank panics, drops its end, or is killed. One that says nothing is
+//! waited for until the group's [time-out](Communicator::time_out). No call hands out a part of a result as the whole.
 
 mod communicator;
 mod csr;
 mod exchange;
+mod mailbox;
 mod ownership;
+mod parts;
 mod reduce;
+mod rendezvous;
 mod scheme;
 mod sddmm;
+mod sockets;
 mod spmm;
 mod transport;
 
 pub use communicator::Communicator;
 pub use csr::DistCsr;
 pub use ownership::Ownership;
+pub use parts::PartTimes;
+pub use rendezvous::Rendezvous;
 pub use scheme::{DistReport, Scheme};
 pub use sddmm::{DistSddmm, DistSddmmBuilder, DistSddmmPlan};
 pub use spmm::{DistSpmm, DistSpmmBuilder, DistSpmmPlan};

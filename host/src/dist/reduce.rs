@@ -47,13 +47,12 @@ impl Communicator {
         if self.size() == 1 {
             return Ok(());
         }
-        let mut own = matrix.download()?;
+        let own = matrix.download()?;
         for to in self.others() {
             self.send_slice(to, &own);
         }
         let mut sums = vec![0.0; own.len()];
-        for from in 0..self.size() {
-            let theirs = if from == self.rank() { std::mem::take(&mut own) } else { self.receive_vec(from)? };
+        for theirs in self.with_others(own)? {
             sums.iter_mut().zip(&theirs).for_each(|(sum, x): (&mut f64, &T)| *sum += x.to_f64());
         }
         let sums: Vec<T> = sums.into_iter().map(T::from_f64).collect();

@@ -121,20 +121,13 @@ impl<'a, V: Value> DistSpmmBuilder<'a, V> {
             self.communicator.send_slice(to, a.col_indices());
             self.communicator.send_slice(to, a.values());
         }
-        let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
-        for from in 0..self.communicator.size() {
-            let (of_rank, its_columns, its_values) = if from == self.a.rank() {
-                (a.row_offsets().to_vec(), a.col_indices().to_vec(), a.values().to_vec())
-            } else {
-                let communicator = self.communicator;
-                let offsets: Vec<u64> = communicator.receive_vec(from)?;
-                (offsets, communicator.receive_vec(from)?, communicator.receive_vec(from)?)
-            };
+        let mut offsets = vec![0];
+        for of_rank in self.communicator.with_others(a.row_offsets().to_vec())? {
             let before = offsets[offsets.len() - 1];
             offsets.extend(of_rank.iter().skip(1).map(|offset| before + offset));
-            columns.extend::<Vec<u32>>(its_columns);
-            values.extend::<Vec<V>>(its_values);
         }
+        let columns = self.communicator.with_others(a.col_indices().to_vec())?.concat();
+        let values = self.communicator.with_others(a.values().to_vec())?.concat();
         let whole = Csr::try_from_parts(self.a.rows().rows(), a.cols(), offsets, columns, values)?;
         Ok(Spmm::builder(&whole)
             .options(SpmmOptions { width: width.max(1), ..self.options })
@@ -229,29 +222,29 @@ fn split<V: Value>(a: &Csr<V>, own: &Range<usize>, coming: &[u32]) -> Result<[Cs
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DistSpmmPlan<'a> {
-    communicator: &'a Communicator,
-    device: Device,
+    pub(super) communicator: &'a Communicator,
+    pub(super) device: Device,
     rows: Ownership,
     /// Of the rows of `B`.
     inner: Ownership,
     /// Of the columns of `B` and `C`, where those are divided.
     columns: Ownership,
-    body: Body,
+    pub(super) body: Body,
     report: DistReport,
 }
 
-enum Body {
+pub(super) enum Body {
     Columns(Box<SpmmPlan>),
     Rows(Box<Rows>),
 }
 
 /// A product of some rows.
-struct Rows {
+pub(super) struct Rows {
     /// With the rows of `B` that the rank owns.
-    inner: SpmmPlan,
+    pub(super) inner: SpmmPlan,
     /// With those that come.
-    outer: Option<SpmmPlan>,
-    exchange: Exchange,
+    pub(super) outer: Option<SpmmPlan>,
+    pub(super) exchange: Exchange,
 }
 
 impl Body {

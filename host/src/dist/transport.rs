@@ -1,6 +1,7 @@
 //! The way that rows take from the device of one rank to that of another.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use windrow_formats::names;
 use super::communicator::Communicator;
 use super::scheme::Rates;
 use crate::device::link::{Link, LinkId, Message};
-use crate::device::{Device, Machine, Queue, Stream, Urgency};
+use crate::device::{Device, DeviceKind, Machine, Queue, Stream, Urgency};
 use crate::error::{DeviceError, DistError};
 
 /// How rows go from the device of one rank to that of another.
@@ -51,10 +52,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(device: &Device, wanted: Transport) -> Self {
+    fn of(device: &Device, communicator: &Communicator) -> Self {
+        let wanted = communicator.wanted();
+        let is_reached = device.kind() == DeviceKind::Cuda || communicator.is_one_process();
         let link = match (wanted, device.machine()) {
             (Transport::HostMemory, _) => Err("host memory was asked for".to_owned()),
-            (_, Some(machine)) => machine.link_name(),
+            (_, Some(machine)) if is_reached => machine.link_name(),
+            (_, Some(_)) => Err("no other process reaches it".to_owned()),
             (_, None) => Err("NCCL is for CUDA devices alone".to_owned()),
         };
         let (device, identity) = (device.selector().to_owned(), device.identity());
@@ -103,7 +107,7 @@ struct Linked {
 impl Channel {
     /// The channel between the devices that the ranks name now; the same one for the same devices.
     pub(super) fn open(communicator: &Communicator, device: &Device) -> Result<Arc<Self>, DistError> {
-        let places = communicator.all_gather(&Place::of(device, communicator.wanted()))?;
+        let places = communicator.all_gather(&Place::of(device, communicator))?;
         let own = &places[communicator.rank()];
         if let Some((rank, other)) = places.iter().enumerate().find(|(_, place)| place.wanted != own.wanted) {
             return Err(DistError::Disagreement {
@@ -189,26 +193,15 @@ impl Channel {
         if queue.raw().is_none() {
             return Ok(queue.synchronize()?); // an emulator does what is waited for
         }
-        let begun = Instant::now();
-        let mut gone_since = None;
+        let mut watch = Watch::begin(communicator, peers);
         let failed = loop {
             if queue.is_idle()? {
                 return Ok(link.check()?);
             }
-            if let Err(error) = link.check() {
-                break error.into();
-            }
-            if let Some(error) = communicator.first_gone(peers)
-                && gone_since.get_or_insert_with(Instant::now).elapsed() > GRACE
-            {
+            if let Err(error) = link.check().map_err(DistError::from).and_then(|()| watch.look()) {
                 break error;
             }
-            let waited = begun.elapsed();
-            if waited > communicator.patience() {
-                let (rank, waiting) = (peers.first().copied().unwrap_or(0), communicator.rank());
-                break DistError::TimedOut { rank, waiting, waited: communicator.patience() };
-            }
-            match waited < BUSY {
+            match watch.begun.elapsed() < BUSY {
                 true => std::thread::yield_now(),
                 false => std::thread::sleep(Duration::from_micros(50)),
             }
@@ -221,17 +214,74 @@ impl Channel {
 impl Linked {
     /// Joins the group of all ranks, by what rank 0 makes.
     fn join(communicator: &Communicator, device: &Device, machine: &dyn Machine) -> Result<Self, DistError> {
-        let (rank, ranks) = (communicator.rank(), communicator.size());
         let queue = machine.create(Urgency::First)?;
-        let id = if rank == 0 { machine.new_link_id()?.to_vec() } else { Vec::new() };
+        let id = if communicator.rank() == 0 { machine.new_link_id()?.to_vec() } else { Vec::new() };
         let ids = communicator.all_gather(&id)?;
         let id = LinkId::try_from(ids[0].as_slice()).map_err(|_| DeviceError::Library {
             call: "ncclGetUniqueId",
             status: format!("an id of {} bytes", ids[0].len()),
         })?;
-        let link = machine.join(id, ranks, rank)?;
+        let link = joined(communicator, device, id)?;
         let stream = Stream::of_queue(device, Arc::clone(&queue));
         Ok(Self { link, queue, stream })
+    }
+}
+
+/// This rank's end of the link. The library waits for all ranks without an end, so a thread of its own does, which is
+/// left to itself if a rank has ended or the time is up.
+fn joined(communicator: &Communicator, device: &Device, id: LinkId) -> Result<Box<dyn Link>, DistError> {
+    let (rank, ranks) = (communicator.rank(), communicator.size());
+    let (sender, receiver) = mpsc::channel();
+    let its_device = device.clone();
+    let join = move || {
+        let link = its_device.machine().map(|machine| machine.join(id, ranks, rank));
+        let _ = sender.send(link); // or nobody waits any more
+    };
+    let failed = |status: String| DeviceError::Library { call: "ncclCommInitRank", status };
+    let thread = std::thread::Builder::new().name("windrow-join".to_owned()).spawn(join);
+    thread.map_err(|error| failed(error.to_string()))?;
+    let others: Vec<usize> = communicator.others().collect();
+    let mut watch = Watch::begin(communicator, &others);
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(1)) {
+            Ok(Some(link)) => return Ok(link?),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => {
+                return Err(failed("its thread ended without one".to_owned()).into());
+            }
+            Err(RecvTimeoutError::Timeout) => watch.look()?,
+        }
+    }
+}
+
+/// What ends a wait for what other ranks do: one of them has ended, or the time is up.
+struct Watch<'a> {
+    communicator: &'a Communicator,
+    peers: &'a [usize],
+    begun: Instant,
+    ended_since: Option<Instant>,
+}
+
+impl<'a> Watch<'a> {
+    fn begin(communicator: &'a Communicator, peers: &'a [usize]) -> Self {
+        Self { communicator, peers, begun: Instant::now(), ended_since: None }
+    }
+
+    /// Whether to go on.
+    ///
+    /// # Errors
+    /// [`DistError::RankFailed`] some time after a rank has ended, [`DistError::TimedOut`].
+    fn look(&mut self) -> Result<(), DistError> {
+        if let Some(error) = self.communicator.first_gone(self.peers)
+            && self.ended_since.get_or_insert_with(Instant::now).elapsed() > GRACE
+        {
+            return Err(error);
+        }
+        let waited = self.communicator.patience();
+        if self.begun.elapsed() > waited {
+            let (rank, waiting) = (self.peers.first().copied().unwrap_or(0), self.communicator.rank());
+            return Err(DistError::TimedOut { rank, waiting, waited });
+        }
+        Ok(())
     }
 }
 
@@ -243,6 +293,23 @@ mod tests {
         let link = link.map(str::to_owned).map_err(str::to_owned);
         let (device, identity) = (format!("cuda:{identity}"), identity.to_owned());
         Place { device, identity, link, wanted: Transport::Auto }
+    }
+
+    #[test]
+    fn a_wait_ends_some_time_after_a_rank_has_and_when_the_time_is_up() {
+        let [zero, one] = <[_; 2]>::try_from(Communicator::threads(2).unwrap()).unwrap();
+        let waited = Duration::from_millis(20);
+        let zero = zero.time_out(waited);
+        let mut watch = Watch::begin(&zero, &[1]);
+        assert_eq!(watch.look(), Ok(()));
+        std::thread::sleep(waited);
+        assert_eq!(watch.look(), Err(DistError::TimedOut { rank: 1, waiting: 0, waited }));
+        let zero = zero.time_out(10 * GRACE);
+        let mut watch = Watch::begin(&zero, &[1]);
+        drop(one);
+        assert_eq!(watch.look(), Ok(())); // its last rows may be under way
+        std::thread::sleep(GRACE);
+        assert!(matches!(watch.look(), Err(DistError::RankFailed { rank: 1, waiting: 0, .. })));
     }
 
     #[test]

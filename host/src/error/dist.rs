@@ -22,6 +22,14 @@ pub enum DistError {
         /// The ranks asked for.
         ranks: usize,
     },
+    /// Processes that did not become a group.
+    #[error("ranks could not meet at {place}: {reason}")]
+    Rendezvous {
+        /// Where they were to meet.
+        place: String,
+        /// Who is missing, or what is wrong there.
+        reason: String,
+    },
     /// Another rank failed, or ended while this one waited for it.
     #[error("rank {rank} failed while this rank, {waiting}, waited for it: {reason}")]
     RankFailed {

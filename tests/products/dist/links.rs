@@ -127,21 +127,30 @@ fn what_does_not_fit_is_told_before_rows_go() {
             let device = &devices[rank.rank()];
             let part = DistCsr::of(&rank, &a).unwrap();
             let plan = DistSpmm::builder(&rank, &part).width(4).build(device).unwrap();
-            let mut c = DeviceMatrix::<f32>::zeros(device, 2, 4).unwrap();
-            match rank.rank() {
-                0 => plan.run_into(1.0, &DeviceMatrix::<f32>::zeros(device, 2, 4).unwrap(), 0.0, &mut c),
-                _ => plan.run_into(1.0, &DeviceMatrix::<f16>::zeros(device, 2, 4).unwrap(), 0.0, &mut c),
-            }
+            let width = 4 + rank.rank();
+            let b = DeviceMatrix::<f32>::zeros(device, 2, width).unwrap();
+            let mut c = DeviceMatrix::<f32>::zeros(device, 2, width).unwrap();
+            plan.run_into(1.0, &b, 0.0, &mut c)
         });
         let told = |outcome: &Result<(), DistError>| outcome.as_ref().unwrap_err().to_string();
         let [zero, one] = [told(&found[0]), told(&found[1])];
         // Whoever compares first tells the other, or both do.
         let disagree = "ranks disagree on columns of B";
         assert!(zero.contains(disagree) || one.contains(disagree), "{zero}; {one}");
-        assert!(
-            [&zero, &one].iter().all(|text| text.contains("f16") || text.contains("failed")),
-            "{zero}; {one}"
-        );
+        // An operand of another type than the plan's.
+        let found = ranks(2, |rank| {
+            let device = &devices[rank.rank()];
+            let part = DistCsr::of(&rank, &a).unwrap();
+            let plan = DistSpmm::builder(&rank, &part).width(4).build(device).unwrap();
+            let mut c = DeviceMatrix::<f32>::zeros(device, 2, 4).unwrap();
+            match rank.rank() {
+                0 => plan.run_into(1.0, &DeviceMatrix::<f32>::zeros(device, 2, 4).unwrap(), 0.0, &mut c),
+                _ => plan.run_into(1.0, &DeviceMatrix::<f16>::zeros(device, 2, 4).unwrap(), 0.0, &mut c),
+            }
+        });
+        let [zero, one] = [told(&found[0]), told(&found[1])];
+        assert!([&zero, &one].iter().all(|text| text.contains("B holds f16")), "{zero}; {one}");
+        assert!(zero.contains("rank 1 failed"), "{zero}");
         // An operand with too few rows.
         let found = ranks(2, |rank| {
             let device = &devices[rank.rank()];

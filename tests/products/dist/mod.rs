@@ -1,6 +1,7 @@
 //! Products of matrices that several ranks have, on every device, against those of one.
 
 mod links;
+mod processes;
 mod training;
 
 use std::time::{Duration, Instant};
@@ -19,10 +20,19 @@ use crate::common::{gpu, report_missing_gpu, takes_turn};
 
 /// What each rank of a group makes.
 fn ranks<T: Send>(size: usize, work: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
-    let group = Communicator::threads(size).unwrap();
+    at_once(Communicator::threads(size).unwrap(), work)
+}
+
+/// The same by turns: ranks that know each other, and ranks that meet as processes do.
+fn ranks_by_turns<T: Send>(turn: usize, size: usize, work: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
+    if turn.is_multiple_of(2) { ranks(size, work) } else { processes::ranks(size, work) }
+}
+
+/// What a thread for each makes of some things.
+fn at_once<I: Send, T: Send>(things: Vec<I>, work: impl Fn(I) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = group.into_iter().map(|rank| scope.spawn(move || work(rank))).collect();
+        let threads: Vec<_> = things.into_iter().map(|one| scope.spawn(move || work(one))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -135,7 +145,7 @@ fn every_scheme_is_the_product() {
                 turn += 1;
                 let precision = [Precision::F32, Precision::F16][turn / 3 % 2];
                 for device in devices().iter().filter(|device| takes_turn(device, turn)) {
-                    let found = ranks(size, |rank| {
+                    let found = ranks_by_turns(turn / 2, size, |rank| {
                         let part = DistCsr::of(&rank, &case.a)?;
                         let builder = DistSpmm::builder(&rank, &part).scheme(scheme).width(case.n);
                         let plan = builder.precision(precision).build(device)?;
@@ -213,7 +223,7 @@ fn sampled_products_are_those_of_one_device() {
         {
             turn += 1;
             for device in devices().iter().filter(|device| takes_turn(device, turn)) {
-                let found = ranks(size, |rank| {
+                let found = ranks_by_turns(turn / 2, size, |rank| {
                     let part = DistCsr::of(&rank, a)?;
                     let builder = DistSddmm::builder(&rank, &part).scheme(scheme).inner(d);
                     let plan = builder.precision(Precision::F16).form(SddmmForm::Scale).build(device)?;

@@ -361,6 +361,12 @@ impl Machine for CudaMachine {
     }
 
     #[cfg(feature = "dist")]
+    fn uuid(&self) -> Option<String> {
+        let uuid = result::device::get_uuid(self.gpu.device).ok()?;
+        Some(uuid.bytes.iter().map(|byte| format!("{:02x}", byte.cast_unsigned())).collect())
+    }
+
+    #[cfg(feature = "dist")]
     fn link_name(&self) -> Result<String, String> {
         nccl::name()
     }
