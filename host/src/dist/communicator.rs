@@ -262,6 +262,11 @@ impl Communicator {
         self.post.send(to, message);
     }
 
+    /// The elements that a rank has sent.
+    pub(super) fn receive_vec<T: Pod>(&self, from: usize) -> Result<Vec<T>, DistError> {
+        Ok(bytemuck::pod_collect_to_vec(&self.receive_each(&[from])?.concat()))
+    }
+
     /// The next message of each of some ranks.
     pub(super) fn receive_each(&self, from: &[usize]) -> Result<Vec<Vec<u8>>, DistError> {
         self.mailbox.take(from, self.time_out)

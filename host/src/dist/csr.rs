@@ -1,5 +1,8 @@
 //! Sparse matrices of which each rank has some rows.
 
+use std::path::Path;
+
+use windrow_formats::io::read_csr;
 use windrow_formats::{Coo, Csr, Value};
 
 use super::communicator::Communicator;
@@ -38,11 +41,7 @@ impl<V: Value> DistCsr<V> {
     /// # Errors
     /// As for [`with_ownership`](Self::with_ownership).
     pub fn of(communicator: &Communicator, a: &Csr<V>) -> Result<Self, DistError> {
-        let rows = Ownership::balanced(a, communicator.size());
-        let columns = match a.rows() == a.cols() {
-            true => rows.clone(),
-            false => Ownership::even(a.cols(), communicator.size()),
-        };
+        let [rows, columns] = balanced(a, communicator.size());
         Self::with_ownership(communicator, a, rows, columns)
     }
 
@@ -73,6 +72,66 @@ impl<V: Value> DistCsr<V> {
         communicator.agree("who owns what", &(&rows, &columns))?;
         let rank = communicator.rank();
         let local = a.row_block(rows.range(rank))?;
+        Ok(Self { rank, rows, columns, local })
+    }
+
+    /// This rank's rows of the matrix in a file, in any format that [`read_csr`] reads, with
+    /// [balanced](Ownership::balanced) work. Rank 0 alone reads it, and needs the memory for all of it; the others get
+    /// their rows from it.
+    ///
+    /// # Errors
+    /// - [`DistError::Read`] on rank 0 if the file cannot be read, which the others get as [`DistError::RankFailed`];
+    /// - those of [`scattered`](Self::scattered).
+    pub fn read(communicator: &Communicator, path: impl AsRef<Path>) -> Result<Self, DistError> {
+        let read = || {
+            let whole = (communicator.rank() == 0).then(|| read_csr(path)).transpose();
+            whole.map_err(|error| DistError::Read { reason: error.to_string() })
+        };
+        Self::scattered(communicator, communicator.told(read())?.as_ref())
+    }
+
+    /// This rank's rows of a matrix that rank 0 has, with [balanced](Ownership::balanced) work: `whole` is that matrix
+    /// there, and nothing on the other ranks, which get their rows from it.
+    ///
+    /// # Errors
+    /// - [`DistError::Disagreement`] if rank 0 has none, or another rank has one, too;
+    /// - those of [`Communicator::all_gather`].
+    pub fn scattered(communicator: &Communicator, whole: Option<&Csr<V>>) -> Result<Self, DistError> {
+        communicator.told(Self::dealt(communicator, whole))
+    }
+
+    fn dealt(communicator: &Communicator, whole: Option<&Csr<V>>) -> Result<Self, DistError> {
+        communicator.agree("type of the values", &V::NAME)?;
+        let rank = communicator.rank();
+        let mut owners = communicator.all_gather(&whole.map(|a| balanced(a, communicator.size())))?;
+        let others = owners.split_off(1);
+        let unasked = others.iter().position(Option::is_some).map(|other| (other + 1, "one"));
+        let (Some([rows, columns]), None) = (owners.pop().flatten(), unasked) else {
+            let (other, theirs) = unasked.unwrap_or((0, "none"));
+            return Err(DistError::Disagreement {
+                what: "the whole matrix, which rank 0 alone gives",
+                rank: other,
+                theirs: theirs.to_owned(),
+                own_rank: rank,
+                own: if whole.is_some() { "one" } else { "none" }.to_owned(),
+            });
+        };
+        let local = match whole {
+            Some(a) => {
+                for to in communicator.others() {
+                    let part = a.row_block(rows.range(to))?;
+                    communicator.send_slice(to, part.row_offsets());
+                    communicator.send_slice(to, part.col_indices());
+                    communicator.send_slice(to, part.values());
+                }
+                a.row_block(rows.range(rank))?
+            }
+            None => {
+                let offsets = communicator.receive_vec(0)?;
+                let (indices, values) = (communicator.receive_vec(0)?, communicator.receive_vec(0)?);
+                Csr::try_from_parts(rows.range(rank).len(), columns.rows(), offsets, indices, values)?
+            }
+        };
         Ok(Self { rank, rows, columns, local })
     }
 
@@ -167,6 +226,13 @@ impl<V: Value> DistCsr<V> {
             local: Csr::try_from_coo(&coo)?,
         })
     }
+}
+
+/// Owners of a matrix's rows and of those of `B`, with balanced work: the same of a square one.
+fn balanced<V: Value>(a: &Csr<V>, ranks: usize) -> [Ownership; 2] {
+    let rows = Ownership::balanced(a, ranks);
+    let columns = if a.rows() == a.cols() { rows.clone() } else { Ownership::even(a.cols(), ranks) };
+    [rows, columns]
 }
 
 /// Whether owners are of so many rows, and of the ranks of the group.

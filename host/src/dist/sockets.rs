@@ -18,6 +18,18 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A connection refuses to wait for no time at all.
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(1);
 
+/// What is said of a rank whose connection is gone, for whose process the system closed it.
+const ENDED: &str = "its process has ended";
+
+/// What an error says of the rank at the other end.
+fn lost(otherwise: &str, error: &io::Error) -> String {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    match error.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset => ENDED.to_owned(),
+        _ => format!("{otherwise}: {error}"),
+    }
+}
+
 /// What came by a connection.
 pub(super) enum Frame {
     Message(Vec<u8>),
@@ -110,8 +122,8 @@ fn read_all(stream: TcpStream, from: usize, mailbox: &Mailbox) {
         match Frame::read(&mut stream, IS_LAST) {
             Ok(Frame::Message(message)) => mailbox.put(from, message),
             Ok(Frame::Last(reason)) => mailbox.end(from, &reason),
-            Ok(Frame::Closed) => return mailbox.end(from, "its process has ended"),
-            Err(error) => return mailbox.end(from, &format!("the connection to it is lost: {error}")),
+            Ok(Frame::Closed) => return mailbox.end(from, ENDED),
+            Err(error) => return mailbox.end(from, &lost("the connection to it is lost", &error)),
         }
     }
 }
@@ -123,7 +135,7 @@ impl Post for Sockets {
         if let Err(error) = Frame::write(&mut *stream, &message) {
             // A message that is there in part is followed by none. What ended the rank, if it has told, is known.
             let _ = stream.shutdown(Shutdown::Both);
-            self.mailbox.end(to, &format!("it takes no messages: {error}"));
+            self.mailbox.end(to, &lost("it takes no messages", &error));
         }
     }
 

@@ -64,6 +64,12 @@ pub enum DistError {
         /// What this one has.
         own: String,
     },
+    /// A file of which ranks were to have parts.
+    #[error("{reason}")]
+    Read {
+        /// What is wrong with it, with its name.
+        reason: String,
+    },
     /// A division of rows or columns that is none of the matrix's, or among other ranks.
     #[error(
         "the division is of {len} {what} among {parts} ranks; there are {wanted_len} among {wanted_parts}"

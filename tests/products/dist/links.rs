@@ -6,7 +6,9 @@ use windrow::{
     Csr, Device, DeviceBuffer, DeviceKind, DeviceMatrix, DistError, EmulatorSchedule, Precision, SddmmForm,
 };
 
-use super::{block, cases, ranks, run};
+use super::{Case, block, cases, ranks, run};
+use windrow_testkit::{Pattern, SplitMix64};
+
 use crate::common::{devices, gpu, report_missing_gpu};
 
 /// A device of its own for each of so many ranks: emulators under one schedule, and GPUs if there are as many.
@@ -80,6 +82,38 @@ fn products_by_links_are_those_of_one_device() {
         }
     }
     report_missing_gpus("products by NCCL", turn);
+}
+
+/// More than a megabyte for each rank, which goes before the product with its own rows is queued.
+#[test]
+fn large_exchanges_are_right() {
+    let (rows, n) = (4200_u32, 256);
+    // A row names the one half of all rows further, the next one's own.
+    let pattern = Pattern {
+        cols: rows as usize,
+        rows: (0..rows)
+            .map(|row| if row % 2 == 0 { vec![(row + rows / 2) % rows] } else { vec![row] })
+            .collect(),
+    };
+    let case = Case::new("half of all rows further", &pattern, n, &mut SplitMix64::new(6));
+    for devices in own_devices(2, 2) {
+        for scheme in [Scheme::Halo, Scheme::AllGather] {
+            let found = ranks(2, |rank| {
+                let part = DistCsr::of(&rank, &case.a)?;
+                let builder = DistSpmm::builder(&rank, &part).scheme(scheme).width(n);
+                let plan = builder.precision(Precision::F32).build(&devices[rank.rank()])?;
+                let first = run::<f32>(&plan, &part, &case)?;
+                assert_eq!(run::<f32>(&plan, &part, &case)?, first);
+                Ok::<_, DistError>((first, plan.report().received_rows))
+            });
+            for found in found {
+                let ([got, want], received) = found.unwrap_or_else(|error| panic!("{scheme}: {error}"));
+                assert!(received * n * size_of::<f32>() > 1 << 20, "{received} rows");
+                assert!(got == want, "{scheme} on {}", devices[0]);
+            }
+        }
+    }
+    report_missing_gpus("large exchanges by NCCL", 2);
 }
 
 /// Each rank's own rows of `Y` lie among those of others.

@@ -253,6 +253,47 @@ fn sampled_products_are_those_of_one_device() {
     report_missing_gpu("sampled products of several ranks", turn);
 }
 
+/// Rank 0 alone has the matrix, or reads it; the others have the parts that they would have of their own copy.
+#[test]
+fn one_rank_has_the_matrix_and_the_others_their_parts() {
+    let mut rng = SplitMix64::new(11);
+    let path = std::env::temp_dir().join(format!("windrow-dist-read-{}.mtx", std::process::id()));
+    for (turn, (rows, cols)) in [(50, 50), (13, 40), (3, 9)].into_iter().enumerate() {
+        let a = Pattern::random(rows, cols, 7, &mut rng).with_values(Values::Integers, &mut rng);
+        windrow::io::write_csr(&path, &a, &windrow::io::WriteOptions::default()).unwrap();
+        for size in [1, 3, 5] {
+            let same = ranks_by_turns(turn, size, |rank| {
+                let want = DistCsr::of(&rank, &a)?;
+                let scattered = DistCsr::scattered(&rank, (rank.rank() == 0).then_some(&a))?;
+                let read = DistCsr::<f32>::read(&rank, &path)?;
+                let parts = [&want, &scattered, &read];
+                let of = |of: fn(&DistCsr<f32>) -> &Ownership| parts.map(of);
+                assert_eq!(parts.map(DistCsr::rank), [rank.rank(); 3]);
+                Ok::<_, DistError>(
+                    parts.iter().all(|part| part.local() == want.local())
+                        && of(DistCsr::rows).iter().all(|rows| *rows == want.rows())
+                        && of(DistCsr::columns).iter().all(|columns| *columns == want.columns()),
+                )
+            });
+            assert!(same.iter().all(|same| *same == Ok(true)), "{same:?}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    let a = Csr::<f32>::identity(4).unwrap();
+    for given in [[false, false], [true, true], [false, true]] {
+        let texts = ranks(2, |rank| {
+            DistCsr::scattered(&rank, given[rank.rank()].then_some(&a)).unwrap_err().to_string()
+        });
+        assert!(
+            texts.iter().any(|text| text.contains("the whole matrix, which rank 0 alone gives")),
+            "{texts:?}"
+        );
+    }
+    let unread = ranks(2, |rank| DistCsr::<f32>::read(&rank, &path).unwrap_err().to_string());
+    assert!(unread[0].starts_with(&path.display().to_string()), "{unread:?}");
+    assert!(unread[1].contains("rank 0 failed") && unread[1].contains("No such file"), "{unread:?}");
+}
+
 /// No rank has the whole matrix, and the transposed one is owned by columns; there and back it is the same.
 #[test]
 fn parts_are_a_matrix_and_have_a_transpose() {
