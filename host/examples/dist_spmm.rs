@@ -18,20 +18,24 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
+#[path = "common/group.rs"]
+mod group;
 #[path = "common/named_matrix.rs"]
 mod named_matrix;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Parser;
 use half::f16;
-use windrow::dist::{Communicator, DistCsr, DistReport, DistSpmm, PartTimes, Rendezvous, Scheme, Transport};
+use windrow::dist::{Communicator, DistCsr, DistReport, DistSpmm, PartTimes, Scheme};
 use windrow::reorder::{self, Method, reorder};
 use windrow::synthetic::SplitMix64;
-use windrow::{Csr, DenseRef, Device, DeviceMatrix, DeviceSelector, DistError, Element, Precision, Spmm};
+use windrow::{Csr, DenseRef, Device, DeviceMatrix, DistError, Element, Precision, Spmm};
 
-/// An error of any kind, which a thread hands on.
+use group::Group;
+
+/// Whatever went wrong, which a thread can hand on.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Products that are timed together.
@@ -46,27 +50,14 @@ struct Options {
     /// An order that rows and columns are brought into before they are divided: degree, rcm, community and others
     #[arg(long)]
     reorder: Option<Method>,
-    /// Ranks, each a thread
-    #[arg(long, default_value_t = 2)]
-    ranks: usize,
-    /// Be one rank of a group of processes, as its launcher says in the environment
-    #[arg(long, conflicts_with = "ranks")]
-    processes: bool,
-    /// Seconds that another rank is waited for
-    #[arg(long, default_value_t = 300.0)]
-    time_out: f64,
     /// Columns of the dense operand `B`
     #[arg(long, default_value_t = 32)]
     width: usize,
     /// Type of the values and of `B`: f32 or f16
     #[arg(long, default_value = "f32")]
     precision: Precision,
-    /// Devices that the ranks have by turns
-    #[arg(long, default_value = "cpu", value_delimiter = ',')]
-    devices: Vec<String>,
-    /// The way of rows between devices: auto, nccl or host-memory
-    #[arg(long, default_value = "auto")]
-    transport: Transport,
+    #[command(flatten)]
+    group: Group,
     /// Times that are taken of each scheme, of which the median is told
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -88,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run<B: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+fn run<B: Element<Sum = f32>>(options: &Options) -> Result<(), Failed> {
     let mut a = named_matrix::matrix(&options.matrix)?;
     if let Some(method) = options.reorder {
         let found = reorder(&a, &reorder::Options { method, ..Default::default() }, &())?;
@@ -97,35 +88,7 @@ fn run<B: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn std::erro
     let mut rng = SplitMix64::new(1);
     let n = options.width;
     let b: Vec<B> = (0..a.cols() * n).map(|_| B::from_f32(rng.below(17) as f32 / 8.0 - 1.0)).collect();
-    let time_out = Duration::try_from_secs_f64(options.time_out)?;
-    let group = match options.processes {
-        true => vec![Rendezvous::from_environment()?.time_out(time_out).join()?],
-        false => Communicator::threads(options.ranks)?,
-    };
-    // A process opens its own device alone.
-    let names = match &group[..] {
-        [rank] if options.processes => {
-            std::slice::from_ref(&options.devices[rank.local_rank() % options.devices.len()])
-        }
-        _ => &options.devices[..],
-    };
-    let devices: Vec<Device> = names
-        .iter()
-        .map(|name| Ok(name.parse::<DeviceSelector>()?.open()?))
-        .collect::<Result<_, Box<dyn std::error::Error>>>()?;
-    std::thread::scope(|scope| {
-        let (devices, a, b) = (&devices, &a, &b);
-        let of_rank = |rank: Communicator| {
-            let rank = rank.time_out(time_out).transport(options.transport);
-            of_rank(&rank, &devices[rank.local_rank() % devices.len()], (a, b), options)
-        };
-        let threads: Vec<_> = group.into_iter().map(|rank| scope.spawn(move || of_rank(rank))).collect();
-        let ended = threads.into_iter().map(|thread| match thread.join() {
-            Ok(ended) => ended,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        ended.collect::<Result<(), Failed>>().map_err(|error| -> Box<dyn std::error::Error> { error })
-    })
+    options.group.run(|rank, device| of_rank(rank, device, (&a, &b), options))
 }
 
 /// One rank's part: the product on its device alone, which it compares with, and the ranks' in each of the schemes.

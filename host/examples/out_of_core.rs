@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run<T: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn Error>> {
+fn run<T: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (a, device, n) = (named_matrix::matrix(&options.matrix)?, options.device.open()?, options.width);
     let mut rng = SplitMix64::new(1);
     let mut b = PinnedBuffer::<T>::zeroed(&device, a.cols() * n)?;
@@ -114,7 +114,7 @@ fn run<T: Element<Sum = f32>>(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 /// Bytes a second that the bus carries up and down, of page-locked memory.
-fn rates(device: &Device) -> Result<[f64; 2], Box<dyn Error>> {
+fn rates(device: &Device) -> Result<[f64; 2], Box<dyn Error + Send + Sync>> {
     let mut host = PinnedBuffer::<f32>::zeroed(device, RATE_BYTES / 4)?;
     let mut there = DeviceBuffer::<f32>::alloc_zeroed(device, RATE_BYTES / 4)?;
     let up = median_ms(7, || Ok(there.copy_from_slice(&host)?))?;
@@ -128,7 +128,7 @@ fn on_device<T: Element<Sum = f32>>(
     a: &Csr<f32>,
     b: &[T],
     (options, report): (&Options, &OutOfCoreReport),
-) -> Result<(f64, Vec<T>), Box<dyn Error>> {
+) -> Result<(f64, Vec<T>), Box<dyn Error + Send + Sync>> {
     let builder = Spmm::builder(a).width(options.width).precision(options.precision);
     let plan = builder.algorithm(report.algorithm).build(device)?;
     let b = DeviceMatrix::upload(device, DenseRef::packed(b, a.cols(), options.width)?)?;
@@ -143,8 +143,8 @@ fn on_device<T: Element<Sum = f32>>(
 /// Median time, in ms.
 fn median_ms(
     repeat: usize,
-    mut work: impl FnMut() -> Result<(), Box<dyn Error>>,
-) -> Result<f64, Box<dyn Error>> {
+    mut work: impl FnMut() -> Result<(), Box<dyn Error + Send + Sync>>,
+) -> Result<f64, Box<dyn Error + Send + Sync>> {
     work()?; // the first makes what others need
     let mut times = Vec::new();
     for _ in 0..repeat.max(1) {

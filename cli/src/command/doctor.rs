@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use windrow::dist::Transport;
 use windrow::internal::{Arch, ENTRIES, MODULES};
 use windrow::synthetic::SplitMix64;
 use windrow::{
@@ -279,7 +280,15 @@ fn peers(examination: &mut Examination, device: &Device) -> Result<()> {
             }
         }
     }
-    Ok(())
+    match Transport::link_of(device) {
+        Ok(name) => {
+            let version = name.trim_start_matches("NCCL ");
+            examination.add("NCCL", Status::Ok, format!("{version}, for several GPUs"))
+        }
+        Err(reason) => {
+            examination.add("NCCL", Status::Missing, format!("{reason}; only several GPUs at once need it"))
+        }
+    }
 }
 
 /// Multiplies on `device` with every algorithm and precision, checked.

@@ -13,6 +13,7 @@ pub(crate) mod gcn;
 pub(crate) mod gemm;
 pub(crate) mod graph;
 pub(crate) mod graph_transformer;
+pub(crate) mod group;
 pub(crate) mod lane;
 pub(crate) mod mlp;
 pub(crate) mod model;

@@ -7,7 +7,7 @@ use windrow::synthetic::{SplitMix64, Synthetic};
 ///
 /// # Errors
 /// Those of reading it, and numbers that are none.
-pub(crate) fn matrix(name: &str) -> Result<Csr<f32>, Box<dyn std::error::Error>> {
+pub(crate) fn matrix(name: &str) -> Result<Csr<f32>, Box<dyn std::error::Error + Send + Sync>> {
     if let Some((rows, entries)) = name.strip_prefix("random:").and_then(|shape| shape.split_once(':')) {
         let (rows, entries): (u32, u32) = (rows.parse()?, entries.parse()?);
         let entries = entries.min(rows);

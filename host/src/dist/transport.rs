@@ -31,6 +31,23 @@ pub enum Transport {
 impl Transport {
     /// Every transport, the default first.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Nccl, Self::HostMemory];
+
+    /// Name and version of what brings rows from a device to others without host memory, `NCCL 2.28.9` of a GPU.
+    ///
+    /// # Errors
+    /// Why nothing does, as the end of a sentence.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::Device;
+    /// use windrow::dist::Transport;
+    ///
+    /// assert_eq!(Transport::link_of(&Device::cpu()), Err("NCCL is for CUDA devices alone".to_owned()));
+    /// ```
+    pub fn link_of(device: &Device) -> Result<String, String> {
+        let none = || Err("NCCL is for CUDA devices alone".to_owned());
+        device.machine().map_or_else(none, Machine::link_name)
+    }
 }
 
 names!(Transport, "transport"; Auto => "auto", Nccl => "nccl", HostMemory => "host-memory");
@@ -55,11 +72,10 @@ impl Place {
     fn of(device: &Device, communicator: &Communicator) -> Self {
         let wanted = communicator.wanted();
         let is_reached = device.kind() == DeviceKind::Cuda || communicator.is_one_process();
-        let link = match (wanted, device.machine()) {
-            (Transport::HostMemory, _) => Err("host memory was asked for".to_owned()),
-            (_, Some(machine)) if is_reached => machine.link_name(),
-            (_, Some(_)) => Err("no other process reaches it".to_owned()),
-            (_, None) => Err("NCCL is for CUDA devices alone".to_owned()),
+        let link = match Transport::link_of(device) {
+            _ if wanted == Transport::HostMemory => Err("host memory was asked for".to_owned()),
+            Ok(_) if !is_reached => Err("no other process reaches it".to_owned()),
+            link => link,
         };
         let (device, identity) = (device.selector().to_owned(), device.identity());
         Self { device, identity, link, wanted }
