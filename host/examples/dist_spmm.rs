@@ -121,21 +121,15 @@ fn of_rank<B: Element<Sum = f32>>(
             }
         }
         let all: Vec<(PartTimes, f32, usize)> = rank.all_gather(&(times, off, report.received_rows))?;
-        let slowest = |of: fn(&PartTimes) -> f64| all.iter().map(|(times, ..)| of(times)).fold(0.0, f64::max);
+        let slowest = PartTimes::slowest(&all.iter().map(|(times, ..)| *times).collect::<Vec<_>>());
         let off = all.iter().map(|(_, off, _)| *off).fold(0.0, f32::max);
         let received: usize = all.iter().map(|(.., received)| received).sum();
-        let hidden = all.iter().map(|(times, ..)| times.hidden()).fold(1.0, f64::min);
         if rank.rank() == 0 {
-            let whole = slowest(|times| times.whole_ms);
-            let efficiency = one / (whole * rank.size() as f64);
-            let [inner, exchange, outer] = [
-                slowest(|times| times.inner_ms),
-                slowest(|times| times.exchange_ms),
-                slowest(|times| times.outer_ms),
-            ];
+            let PartTimes { whole_ms, inner_ms, exchange_ms, outer_ms, .. } = slowest;
+            let (efficiency, hidden) = (one / (whole_ms * rank.size() as f64), slowest.hidden());
             println!(
-                "{scheme:10}  {whole:8.3} ms, efficiency {efficiency:.2}; own rows {inner:.3}, exchange {exchange:.3} \
-                 (hidden: {hidden:.2}), rows of others {outer:.3}; {received} rows of B received, off by {off:.1e} at \
+                "{scheme:10}  {whole_ms:8.3} ms, efficiency {efficiency:.2}; own rows {inner_ms:.3}, exchange {exchange_ms:.3} \
+                 (hidden: {hidden:.2}), rows of others {outer_ms:.3}; {received} rows of B received, off by {off:.1e} at \
                  most; {}",
                 report.transport
             );

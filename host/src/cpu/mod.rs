@@ -12,6 +12,7 @@
 //! `B` and `C` may be stored as [`half::f16`] or [`half::bf16`]; sums are taken in f32 and rounded once by the store.
 //! [`Tf32`] rounds an f32 `B` when it is read. With a `B` of f64 all is f64.
 
+mod ahead;
 mod doubles;
 mod gathered;
 mod product;
@@ -40,6 +41,7 @@ use crate::dense::{DenseMut, DenseRef, MatRef};
 use crate::element::Element;
 use crate::num::index;
 use crate::options::{CpuTasks, Precision};
+pub(crate) use ahead::expect;
 pub(crate) use gathered::{GatheredWeights, Panels};
 use product::{Area, Product};
 pub(crate) use rows::each_row;

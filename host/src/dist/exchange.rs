@@ -24,10 +24,10 @@ use crate::num::{narrow, wide};
 use crate::options::{Algorithm, Precision};
 use crate::spmm::{Spmm, SpmmOptions, SpmmPlan};
 
-/// Exchanges of up to so many bytes are queued behind the product with one's own rows, larger ones before it. A small
-/// one is done before that product is, and the device has it a few microseconds earlier; to a large one it leaves no
-/// multiprocessors. Between two H200s halos of up to 0.6 MB took 0.90 to 1.01 times as long behind it, 8 MB and more
-/// up to 1.3 times; what lies between was not measured.
+/// Exchanges of up to so many bytes are queued behind the product with one's own rows, larger ones before it. The
+/// device has that product a few microseconds earlier so, but a large exchange waits for it. Between two H200s products
+/// with halos of up to 0.6 MB took 0.90 to 1.01 times as long, those with 8 MB and more up to 1.3 times; what lies
+/// between was not measured.
 const SMALL_BYTES: usize = 1 << 20;
 
 /// Rows of `B` that a rank needs and others own.

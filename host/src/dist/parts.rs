@@ -29,7 +29,20 @@ pub struct PartTimes {
 }
 
 impl PartTimes {
-    /// The share of the exchange that takes no time of its own, because rows are multiplied meanwhile: 0 to 1.
+    /// Of each part what it takes the rank that takes longest: what a product of all ranks takes.
+    #[must_use]
+    pub fn slowest(ranks: &[Self]) -> Self {
+        let most = |of: fn(&Self) -> f64| ranks.iter().map(of).fold(0.0, f64::max);
+        Self {
+            whole_ms: most(|rank| rank.whole_ms),
+            inner_ms: most(|rank| rank.inner_ms),
+            exchange_ms: most(|rank| rank.exchange_ms),
+            outer_ms: most(|rank| rank.outer_ms),
+        }
+    }
+
+    /// The share of the exchange that takes no time of its own, because rows are multiplied meanwhile: 0 to 1. Of one
+    /// rank it counts waiting for slower ones, too; [`slowest`](Self::slowest) does not.
     #[must_use]
     pub fn hidden(&self) -> f64 {
         let seen = self.whole_ms - self.inner_ms - self.outer_ms;
@@ -102,4 +115,22 @@ fn median_ms(
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_what_the_whole_does_not_take() {
+        let times = |whole_ms, inner_ms| PartTimes { whole_ms, inner_ms, exchange_ms: 4.0, outer_ms: 1.0 };
+        for (whole, hidden) in [(10.0, 1.0), (12.0, 0.5), (14.0, 0.0), (15.0, 0.0), (9.0, 1.0)] {
+            assert!((times(whole, 9.0).hidden() - hidden).abs() < 1e-12, "{whole}");
+        }
+        // The second waits for the first.
+        let slowest = PartTimes::slowest(&[times(11.0, 9.0), times(11.5, 5.0)]);
+        assert_eq!(slowest, times(11.5, 9.0));
+        assert!((slowest.hidden() - 0.625).abs() < 1e-12);
+        assert_eq!(PartTimes { exchange_ms: 0.0, ..slowest }.hidden(), 1.0);
+    }
 }

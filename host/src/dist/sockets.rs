@@ -133,9 +133,10 @@ impl Post for Sockets {
         let Some(writer) = &self.writers[to] else { return };
         let mut stream = writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = Frame::write(&mut *stream, &message) {
-            // A message that is there in part is followed by none. What ended the rank, if it has told, is known.
-            let _ = stream.shutdown(Shutdown::Both);
+            // Before the thread that reads says that the connection is closed.
             self.mailbox.end(to, &lost("it takes no messages", &error));
+            // A message that is there in part is followed by none.
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 

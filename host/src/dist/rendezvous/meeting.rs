@@ -147,16 +147,14 @@ fn host(place: &Place, ranks: usize, left: Left) -> Result<Met, String> {
         Ok(()) => Answer::Roster(roster.clone()),
         Err(reason) => Answer::Refused(reason.clone()),
     };
+    let mut told = Ok(());
     for (rank, (stream, _)) in
         come.iter_mut().enumerate().filter_map(|(rank, one)| Some((rank, one.as_mut()?)))
     {
-        // Who is gone already is missed by what is sent next, or needs not be told.
         let said = say(stream, &answer, left);
-        outcome
-            .clone()
-            .and(said.map_err(|error| format!("rank {rank} ended while the ranks met: {error}")))?;
+        told = told.and(said.map_err(|error| format!("rank {rank} ended while the ranks met: {error}")));
     }
-    outcome?;
+    outcome.and(told)?;
     let streams = come.into_iter().map(|one| Some(one?.0)).collect();
     Ok(Met { rank: 0, roster, streams })
 }
@@ -212,7 +210,8 @@ fn refusal(greeting: &Greeting, come: &[Option<(TcpStream, Greeting)>]) -> Optio
     if ranks != come.len() {
         return Some(format!("rank {rank} is one of {ranks}, rank 0 one of {}", come.len()));
     }
-    let is_there = come.get(rank)?.as_ref().is_some_and(|(_, known)| known.process != process);
+    let Some(seat) = come.get(rank) else { return Some(format!("rank {rank} is none of {ranks}")) };
+    let is_there = seat.as_ref().is_some_and(|(_, known)| known.process != process);
     (rank == 0 || is_there).then(|| format!("there are two processes of rank {rank}"))
 }
 

@@ -30,6 +30,16 @@ fn by_file(path: &Path, ranks: usize) -> Vec<Rendezvous> {
     (0..ranks).rev().map(|rank| Rendezvous::by_file(path, rank, ranks).time_out(PATIENT)).collect()
 }
 
+/// Where rank 0 is, as soon as it says so.
+fn await_advert(path: &Path) -> Advert {
+    loop {
+        match Advert::read(path) {
+            Ok(advert) => return advert,
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
 #[test]
 fn processes_become_a_group() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,11 +81,11 @@ fn a_file_of_an_earlier_group_is_replaced_and_no_other() {
 fn whoever_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let come = [0, 2].map(|rank| Rendezvous::by_file(&path, rank, 4).time_out(Duration::from_millis(300)));
+    let come = [0, 2, 3].map(|rank| Rendezvous::by_file(&path, rank, 5).time_out(Duration::from_millis(300)));
     let begun = Instant::now();
     for found in processes(come.to_vec(), |rank| rank.rank()) {
         let error = found.unwrap_err();
-        assert!(error.contains("of 4 ranks, 1, 3 had not come after 0.3 s"), "{error}");
+        assert!(error.contains("of 5 ranks, 1, 4 had not come after 0.3 s"), "{error}");
     }
     assert!(begun.elapsed() < PATIENT);
     assert!(!path.exists());
@@ -114,12 +124,7 @@ fn strangers_are_left_outside() {
             let rank = Rendezvous::by_file(&path, 0, 2).time_out(PATIENT).join().unwrap();
             rank.barrier()
         });
-        let advert = loop {
-            match Advert::read(&path) {
-                Ok(advert) => break advert,
-                Err(_) => std::thread::yield_now(),
-            }
-        };
+        let advert = await_advert(&path);
         let mut stranger = TcpStream::connect(advert.address()).unwrap();
         stranger.write_all(&u64::MAX.to_le_bytes()).unwrap();
         drop(TcpStream::connect(advert.address()).unwrap());
@@ -127,6 +132,25 @@ fn strangers_are_left_outside() {
         (rank.barrier(), zero.join().unwrap())
     });
     assert_eq!(found, (Ok(()), Ok(())));
+}
+
+/// Somebody of the group who says what no rank does: nobody panics.
+#[test]
+fn a_rank_that_cannot_be_ends_the_meeting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let error = std::thread::scope(|scope| {
+        let zero = scope.spawn(|| Rendezvous::by_file(&path, 0, 2).time_out(PATIENT).join().unwrap_err());
+        let advert = await_advert(&path);
+        let greeting = serde_json::json!({
+            "version": env!("CARGO_PKG_VERSION"), "token": advert.token(), "rank": 7, "ranks": 2, "process": 1,
+            "host": "", "waits_at": null,
+        });
+        let mut stream = TcpStream::connect(advert.address()).unwrap();
+        super::super::sockets::Frame::write(&mut stream, greeting.to_string().as_bytes()).unwrap();
+        zero.join().unwrap().to_string()
+    });
+    assert!(error.contains("rank 7 is none of 2"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::cpu::{Multiplied, each_chunk};
+use crate::cpu::{Multiplied, each_chunk, expect};
 use crate::dense::{DenseMut, MatRef};
 use crate::device::{HostAddress, Machine};
 use crate::element::{Element, Real};
@@ -12,6 +12,10 @@ use crate::plan::is_same;
 
 /// Bytes that a task copies at a time.
 const TASK_BYTES: usize = 256 << 10;
+/// Rows by which the processor is told of the next one. Pieces of rows lie apart, and it does not foresee where one
+/// begins: told of it, products from ordinary memory took 0.69 and 0.83 of the time where rows have 1024 bytes, of
+/// which 256 are copied, and as long as before where they have 512. Four and sixteen rows serve about as well.
+const AHEAD: usize = 8;
 
 /// Rows that a device copies from and to where they are.
 #[derive(Debug, Clone, Copy)]
@@ -59,15 +63,24 @@ fn rows_together<T>(row_len: usize) -> usize {
     (TASK_BYTES / (row_len * size_of::<T>()).max(1)).max(1)
 }
 
-/// Works on rows of `row_len` elements, as many to a task as are worth one.
-fn each_row<T: Send>(elements: &mut [T], row_len: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
+/// Works on rows of `row_len` elements, as many to a task as are worth one; tells the work which row is [`AHEAD`], if
+/// it is the same task's.
+fn each_row<T: Send>(
+    elements: &mut [T],
+    row_len: usize,
+    work: impl Fn(usize, &mut [T], Option<&[T]>) + Sync,
+) {
     if row_len == 0 {
         return;
     }
     let together = rows_together::<T>(row_len);
     each_chunk(elements, together * row_len, &|at, rows| {
-        for (row, elements) in (at * together..).zip(rows.chunks_mut(row_len)) {
-            work(row, elements);
+        let (mut row, mut rest) = (at * together, rows);
+        while !rest.is_empty() {
+            let (own, behind) = rest.split_at_mut(row_len.min(rest.len()));
+            let ahead = behind.get((AHEAD - 1) * row_len..).and_then(|rows| rows.get(..row_len));
+            work(row, own, ahead);
+            (row, rest) = (row + 1, behind);
         }
     });
 }
@@ -103,8 +116,11 @@ impl<B: Element, E: Element> Source for DenseSource<'_, B, E> {
         if is_same::<B, E>() && (b.ld(), ld) == (cols.len(), cols.len()) {
             return copy_all(bytemuck::cast_slice(&b.data()[rows.start * ld..rows.end * ld]), to);
         }
-        each_row(to, ld, &|at, row| {
+        each_row(to, ld, |at, row, ahead| {
             let (row, rest) = row.split_at_mut(cols.len());
+            if ahead.is_some() {
+                expect(&b.row(rows.start + at + AHEAD)[cols.clone()]);
+            }
             copy_or_round::<B, E>(&b.row(rows.start + at)[cols.clone()], row);
             rest.fill(E::ZERO);
         });
@@ -147,8 +163,11 @@ impl<'a, C: Element, S: Real> DenseSink<'a, C, S> {
     fn load_as<D: Element>(&self, rows: Range<usize>, cols: Range<usize>, to: &mut [u8]) {
         let to: &mut [D] = bytemuck::cast_slice_mut(to);
         let (ld, c) = (to.len() / rows.len().max(1), self.c.as_ref());
-        each_row(to, ld, &|at, row| {
+        each_row(to, ld, |at, row, ahead| {
             let (row, rest) = row.split_at_mut(cols.len());
+            if ahead.is_some() {
+                expect(&c.row(rows.start + at + AHEAD)[cols.clone()]);
+            }
             copy_or_round::<C, D>(&c.row(rows.start + at)[cols.clone()], row);
             rest.fill(D::ZERO);
         });
@@ -163,7 +182,8 @@ impl<'a, C: Element, S: Real> DenseSink<'a, C, S> {
             return copy_all(bytemuck::cast_slice(from), &mut data[rows.start * ld..rows.end * ld]);
         }
         let end = if rows.end == all { data.len() } else { rows.end * ld };
-        each_row(&mut data[rows.start * ld..end], ld, &|at, row| {
+        each_row(&mut data[rows.start * ld..end], ld, |at, row, ahead| {
+            ahead.iter().for_each(|ahead| expect(&ahead[cols.clone()]));
             // Behind the last row there may be elements that are nobody's.
             if let Some(from) = from.get(at * from_ld..).filter(|_| at < rows.len()) {
                 copy_or_round::<D, C>(&from[..cols.len()], &mut row[cols.clone()]);
