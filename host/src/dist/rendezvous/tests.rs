@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Instant;
 
+use super::super::sockets::Frame;
 use super::advert::{Advert, new_token};
 use super::*;
 
@@ -38,6 +39,17 @@ fn await_advert(path: &Path) -> Advert {
             Err(_) => std::thread::yield_now(),
         }
     }
+}
+
+/// Says to rank 0 of two what a process does that takes itself for another of them.
+fn greet(advert: &Advert, token: u64, rank: usize) -> TcpStream {
+    let greeting = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"), "token": token, "rank": rank, "ranks": 2, "process": 1, "host": "",
+        "waits_at": null,
+    });
+    let mut stream = TcpStream::connect(advert.address()).unwrap();
+    Frame::write(&mut stream, greeting.to_string().as_bytes()).unwrap();
+    stream
 }
 
 #[test]
@@ -128,6 +140,12 @@ fn strangers_are_left_outside() {
         let mut stranger = TcpStream::connect(advert.address()).unwrap();
         stranger.write_all(&u64::MAX.to_le_bytes()).unwrap();
         drop(TcpStream::connect(advert.address()).unwrap());
+        let mut of_another = greet(&advert, advert.token() ^ 1, 1);
+        let answer = match Frame::read(&mut of_another, 100).unwrap() {
+            Frame::Message(answer) => String::from_utf8(answer).unwrap(),
+            _ => String::new(),
+        };
+        assert_eq!(answer, "\"Stranger\"");
         let rank = Rendezvous::by_file(&path, 1, 2).time_out(PATIENT).join().unwrap();
         (rank.barrier(), zero.join().unwrap())
     });
@@ -142,12 +160,7 @@ fn a_rank_that_cannot_be_ends_the_meeting() {
     let error = std::thread::scope(|scope| {
         let zero = scope.spawn(|| Rendezvous::by_file(&path, 0, 2).time_out(PATIENT).join().unwrap_err());
         let advert = await_advert(&path);
-        let greeting = serde_json::json!({
-            "version": env!("CARGO_PKG_VERSION"), "token": advert.token(), "rank": 7, "ranks": 2, "process": 1,
-            "host": "", "waits_at": null,
-        });
-        let mut stream = TcpStream::connect(advert.address()).unwrap();
-        super::super::sockets::Frame::write(&mut stream, greeting.to_string().as_bytes()).unwrap();
+        let _stream = greet(&advert, advert.token(), 7);
         zero.join().unwrap().to_string()
     });
     assert!(error.contains("rank 7 is none of 2"), "{error}");
