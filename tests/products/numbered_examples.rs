@@ -20,23 +20,25 @@ const EXAMPLES: [(&str, &str); 10] = [
     ("10_cudarc", "cudarc: "),
 ];
 
-/// Where cargo puts examples: `target/PROFILE/examples`, beside the `deps` that this test is in.
-fn folder() -> Option<PathBuf> {
+/// An example's program, if it is built: cargo puts examples beside the `deps` that this program is in.
+pub(crate) fn built(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
-    Some(own.parent()?.parent()?.join("examples"))
+    let path =
+        own.parent()?.parent()?.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    path.is_file().then_some(path)
 }
 
 #[test]
 fn numbered_examples_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = folder().unwrap_or_default();
-    let path = |name: &str| built.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    let missing = EXAMPLES.iter().filter(|(name, _)| !path(name).is_file()).count();
+    let programs: Vec<_> =
+        EXAMPLES.iter().filter_map(|&(name, part)| Some((name, part, built(name)?))).collect();
+    let missing = EXAMPLES.len() - programs.len();
     if missing > 0 {
         windrow_testkit::announce_skip("numbered examples", missing, "they are not built here");
     }
-    for (name, part) in EXAMPLES.iter().filter(|(name, _)| path(name).is_file()) {
-        let output = Command::new(path(name)).current_dir(&root).output().expect("the example starts");
+    for (name, part, program) in programs {
+        let output = Command::new(program).current_dir(&root).output().expect("the example starts");
         let (printed, told) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{name}: {told}");

@@ -112,6 +112,7 @@ pub(crate) fn run(args: &DoctorArgs, console: Console) -> Result<()> {
     let mut modules = Vec::new();
     let outcome = device.map_err(Failure::from).and_then(|device| {
         peers(&mut examination, &device)?;
+        link(&mut examination, &device)?;
         modules = compile(&mut examination, &device)?;
         let outcome = test(&mut examination, &device);
         outcome.map(|()| device)
@@ -279,6 +280,14 @@ fn peers(examination: &mut Examination, device: &Device) -> Result<()> {
                 examination.add(name, status, format!("{error}; only `spmm --peers` needs it"))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// What brings rows from this GPU to others.
+fn link(examination: &mut Examination, device: &Device) -> Result<()> {
+    if device.kind() != DeviceKind::Cuda {
+        return Ok(());
     }
     match Transport::link_of(device) {
         Ok(name) => {

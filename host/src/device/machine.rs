@@ -157,7 +157,7 @@ pub(crate) trait Machine: Send + Sync {
         Err("cuBLAS is for CUDA devices alone".to_owned())
     }
 
-    /// What tells the device from every other one, for a process that has no other name for it.
+    /// What tells the device from every other one, in any process; none of an emulator.
     #[cfg(feature = "dist")]
     fn uuid(&self) -> Option<String> {
         None

@@ -225,7 +225,7 @@ impl Communicator {
     }
 
     /// The first of some ranks that has ended, as an error.
-    pub(super) fn first_gone(&self, ranks: &[usize]) -> Option<DistError> {
+    pub(super) fn first_ended(&self, ranks: &[usize]) -> Option<DistError> {
         self.mailbox.first_ended(ranks)
     }
 
@@ -264,7 +264,7 @@ impl Communicator {
 
     /// The elements that a rank has sent.
     pub(super) fn receive_vec<T: Pod>(&self, from: usize) -> Result<Vec<T>, DistError> {
-        Ok(bytemuck::pod_collect_to_vec(&self.receive_each(&[from])?.concat()))
+        Ok(bytemuck::pod_collect_to_vec(&self.receive_each(&[from])?.swap_remove(0)))
     }
 
     /// The next message of each of some ranks.

@@ -54,7 +54,7 @@ impl DistSpmmPlan<'_> {
     /// Times `C ← A·B` and its parts, each so many times over, in which all ranks take part. `C` is overwritten.
     ///
     /// # Errors
-    /// As for [`run_into`](Self::run_into).
+    /// As for [`run_into`](Self::run_into); [`DistError::Disagreement`] if ranks give other numbers of times.
     pub fn time_parts<B: Element, C: Element<Sum = B::Sum>>(
         &self,
         b: &DeviceMatrix<B>,
@@ -70,6 +70,7 @@ impl DistSpmmPlan<'_> {
         c: &mut DeviceMatrix<C>,
         repeat: usize,
     ) -> Result<PartTimes, DistError> {
+        self.communicator.agree("how often products are timed", &repeat)?;
         let [zero, one] = [0.0, 1.0].map(B::Sum::from_f32);
         let time = |work: &mut dyn FnMut() -> Result<(), DistError>| {
             median_ms(self.communicator, repeat, || {
@@ -95,6 +96,7 @@ impl DistSpmmPlan<'_> {
             Some(outer) => time(&mut || Ok(outer.run_into(one, room.rows(), one, c)?))?,
             None => time(&mut || Ok(()))?, // with the others, who may have one
         };
+        rows.exchange.finish(self.communicator, room)?; // its memory is for the next run
         Ok(PartTimes { whole_ms, inner_ms, exchange_ms, outer_ms })
     }
 }

@@ -119,7 +119,7 @@ impl Sockets {
 fn read_all(stream: TcpStream, from: usize, mailbox: &Mailbox) {
     let mut stream = BufReader::new(stream);
     loop {
-        match Frame::read(&mut stream, IS_LAST) {
+        match Frame::read(&mut stream, u64::MAX) {
             Ok(Frame::Message(message)) => mailbox.put(from, message),
             Ok(Frame::Last(reason)) => mailbox.end(from, &reason),
             Ok(Frame::Closed) => return mailbox.end(from, ENDED),

@@ -287,7 +287,7 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// [`DistError::RankFailed`] some time after a rank has ended, [`DistError::TimedOut`].
     fn look(&mut self) -> Result<(), DistError> {
-        if let Some(error) = self.communicator.first_gone(self.peers)
+        if let Some(error) = self.communicator.first_ended(self.peers)
             && self.ended_since.get_or_insert_with(Instant::now).elapsed() > GRACE
         {
             return Err(error);

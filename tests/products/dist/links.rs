@@ -171,6 +171,8 @@ fn what_does_not_fit_is_told_before_rows_go() {
         // Whoever compares first tells the other, or both do.
         let disagree = "ranks disagree on columns of B";
         assert!(zero.contains(disagree) || one.contains(disagree), "{zero}; {one}");
+        let is_told = |text: &&String| text.contains(disagree) || text.contains("failed");
+        assert!([&zero, &one].iter().all(is_told), "{zero}; {one}");
         // An operand of another type than the plan's.
         let found = ranks(2, |rank| {
             let device = &devices[rank.rank()];

@@ -132,7 +132,7 @@ fn host(place: &Place, ranks: usize, left: Left) -> Result<Met, String> {
     let (_written, asked) = match place {
         Place::Address(_) => (None, 0),
         Place::File(path) => {
-            let address = listener.local_addr().map_err(|error| error.to_string())?;
+            let address = listener.local_addr().map_err(in_words)?;
             (Some(Advert::write(path, address, token)?), token)
         }
     };
