@@ -329,6 +329,38 @@ impl Output {
         aligned && beta == 0.0 && self.bias == GlobalPtr::NULL && self.flags & (ACTIVATE_MASK | GATED) == 0
     }
 
+    /// Whether that is all there is to do, and `C` is of this type.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_plain_as(&self, element: OutputType) -> bool {
+        self.flags & TYPE_MASK == element.code() && self.is_plain()
+    }
+
+    /// `α·sums` as two successive elements of a type of 16 bits, the first in the low half.
+    #[inline(always)]
+    pub(crate) fn plain_pair<S: Simt>(&self, s: &S, element: OutputType, sums: [f32; 2]) -> u32 {
+        let alpha = self.alpha.get::<f32>();
+        let scaled = [alpha * sums[0], alpha * sums[1]];
+        match element {
+            OutputType::Bf16 => s.f32x2_to_bf16x2(scaled),
+            _ => s.f32x2_to_f16x2(scaled),
+        }
+    }
+
+    /// `C[row, column..column + 8] ← eight`, elements of 16 bits as they are, masked at `m`. `column` is a multiple of
+    /// 8.
+    ///
+    /// # Safety
+    /// As for [`store_plain`](Self::store_plain), with a `C` of a type of 16 bits.
+    #[inline(always)]
+    pub(crate) unsafe fn store_eight<S: Simt>(&self, s: &S, row: u32, column: u32, eight: [u32; 4]) {
+        if row < self.m {
+            let at = u64::from(row) * u64::from(self.ldc) + u64::from(column);
+            // SAFETY: row < m; the caller found the columns inside of `C`, whose elements no other thread touches.
+            unsafe { s.store_streaming(self.c.cast::<u16>().at_wide(at).cast(), eight) }
+        }
+    }
+
     /// `C[row, column..column + WIDTH] ← α·sums`, masked at `m`. `column` is a multiple of `WIDTH`, which is 4 or 8.
     ///
     /// # Safety

@@ -309,6 +309,13 @@ pub unsafe trait Simt {
     /// Collective, see [`Simt`].
     unsafe fn sync_warp(&self);
 
+    /// Waits for every thread of the warpgroup and orders their memory accesses (`barrier.sync` of a number of its own,
+    /// from 2 on). Group: warpgroup.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`]; blocks have whole warpgroups.
+    unsafe fn sync_warpgroup(&self);
+
     /// The `value` of lane `source_lane % 32`. Group: full warp.
     ///
     /// # Safety
@@ -355,6 +362,14 @@ pub unsafe trait Simt {
     /// # Safety
     /// As for [`load_matrix_x4`](Simt::load_matrix_x4).
     unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4];
+
+    /// Stores four 8 × 8 matrices of 16-bit elements to shared memory, each transposed on the way: what
+    /// [`load_matrix_x4_trans`](Simt::load_matrix_x4_trans) would load from there again (`stmatrix`, from `sm_90` on).
+    /// Group: full warp.
+    ///
+    /// # Safety
+    /// As for [`load_matrix_x4`](Simt::load_matrix_x4).
+    unsafe fn store_matrix_x4_trans(&self, row_address: u32, matrices: [u32; 4]);
 
     /// `acc + a·b`: (16 × 8) += (16 × 16)·(16 × 8), f16 in, f32 out. Group: full warp.
     /// Element order: [`fragment`](crate::fragment).

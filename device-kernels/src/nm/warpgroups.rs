@@ -17,7 +17,7 @@
 //! A     global --64 inner × BM rows of C, mixed in 128 bytes-->            shared
 //! W     global --bulk copy: values in core matrices, then metadata-->      shared
 //! sums  registers of a warpgroup: 64 columns of C × BM rows, BLOCKS times
-//!       --f32-->  shared, transposed by each warp  --four columns a lane-->  C
+//!       --chunks of rows, as `store` tells-->  shared, transposed  -->  C
 //! ```
 //!
 //! Two warpgroups share the rows of `A`, and have columns of their own; a third starts copies and waits for them, so
@@ -32,6 +32,7 @@
 mod feed;
 mod picked;
 mod row_major;
+mod store;
 #[cfg(test)]
 mod tests;
 mod weights;
@@ -39,7 +40,7 @@ mod work;
 
 use core::marker::PhantomData;
 
-use windrow_simt::{SharedOperand, Simt, WARP, WARPGROUP, WarpgroupSums};
+use windrow_simt::{SharedOperand, Simt, WARPGROUP, WarpgroupSums};
 
 pub use feed::Activations;
 use feed::Slot;
@@ -55,7 +56,6 @@ pub use work::WarpgroupWork;
 use crate::arch::Arch;
 use crate::element::Element;
 use crate::kernel::Kernel;
-use crate::unroll::{each, each4};
 use crate::variant::{NmRows, NmTile, Variant};
 
 /// Inner elements of a stage, and rows of `W` in it.
@@ -66,13 +66,6 @@ pub const RUN_COLUMNS: u32 = 64;
 const GROUPS: u32 = 2;
 /// Threads of a block: a third warpgroup brings what they multiply.
 const THREADS: u32 = (GROUPS + 1) * WARPGROUP;
-/// Runs of eight rows of a chunk, and chunks of a tile, at most.
-const MAX_EIGHTS: usize = 4;
-const MAX_CHUNKS: usize = 11;
-/// Columns of `C` of a warp in a run.
-const WARP_COLUMNS: u32 = RUN_COLUMNS / 4;
-/// Words from one row of `C` to the next where a warp's sums are transposed: lanes that write find 32 different banks.
-const PITCH: u32 = WARP_COLUMNS + 4;
 
 /// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; `STAGES`
 /// are in shared memory.
@@ -150,22 +143,19 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     const STAGE_BYTES: u32 = Self::USED_BYTES.next_multiple_of(1024);
     /// Bytes of the weights of a stage.
     const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
-    /// Rows of `C` that a warp transposes at once, and how often it does.
+    /// Rows of `C` that are transposed at once, and how often that is done.
     const CHUNK: usize = if R == 88 { 16 } else { 32 };
     const CHUNKS: usize = 2 * R / Self::CHUNK;
     /// Where sums are transposed, bytes for a warp there, where the orders of rows are, and where counters of bulk
     /// copies.
     const SUMS_AT: u32 = STAGES * Self::STAGE_BYTES;
-    const SUMS_BYTES: u32 = Self::CHUNK as u32 * PITCH * 4;
-    const ROWS_AT: u32 = Self::SUMS_AT + GROUPS * WARPGROUP / WARP * Self::SUMS_BYTES;
+    const SUMS_BYTES: u32 = store::warp_bytes(Self::CHUNK as u32);
+    const ROWS_AT: u32 = Self::SUMS_AT + GROUPS * store::WARPS * Self::SUMS_BYTES;
     const COUNTERS: u32 = Self::ROWS_AT + STAGES * A::ORDER_BYTES;
     const VALID: () = {
         assert!(BLOCKS == 1 || BLOCKS == 2, "sums have registers for no more");
-        assert!(
-            (2 * R).is_multiple_of(Self::CHUNK) && Self::CHUNKS <= MAX_CHUNKS,
-            "whole chunks, and no more"
-        );
-        assert!(Self::CHUNK <= 8 * MAX_EIGHTS, "loops are unrolled so far");
+        assert!((2 * R).is_multiple_of(Self::CHUNK), "whole chunks");
+        store::check_chunks(Self::CHUNK, Self::CHUNKS);
         assert!(STAGES > 3, "one is multiplied, one has arrived, two are on their way");
         assert!(W::PRODUCTS == 2 || W::PRODUCTS == 4, "products of a stage are written out");
     };
@@ -320,78 +310,5 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
                 A::multiply::<S, W, PRODUCT, R>(s, second, [values(1), rows], metadata[1]);
             }
         }
-    }
-
-    /// Brings sums to `C`, a chunk of rows of the 16 columns that a warp has of a run at a time.
-    #[inline(always)]
-    unsafe fn store<S: Simt>(s: &S, work: &WarpgroupWork, item: u32, sums: &[[f32; R]; 2]) {
-        let (n_tile, m_tile) = work.place(item >> work.parts_log2);
-        let mut output = work.output;
-        // More than one part only for f32.
-        output.c = output.c.at_wide(u64::from(work.part(item)) * work.part_elements);
-        let (group, lane) = (s.thread_idx() / WARPGROUP, s.lane());
-        let buffer = Self::SUMS_AT + s.warp() * Self::SUMS_BYTES;
-        // The first of this thread's sums is of a column of C and a row; it stores four columns of another.
-        let write_to = buffer + 4 * (lane % 4 * 2 * PITCH + lane / 4);
-        let read_from = buffer + 4 * (lane / 4 * PITCH + lane % 4 * 4);
-        let plain = output.is_plain();
-        let mut block = 0;
-        while block < BLOCKS {
-            let run = n_tile * Self::BN + (group * BLOCKS + block) * RUN_COLUMNS;
-            let first_column = run + s.warp() % 4 * WARP_COLUMNS;
-            let column = first_column + lane % 4 * 4;
-            let whole = plain && first_column + WARP_COLUMNS <= output.n;
-            let mut chunk = 0;
-            while chunk < Self::CHUNKS as u32 {
-                // Register numbers must be known, so each candidate is compared.
-                each::<{ MAX_CHUNKS }>(|candidate| {
-                    if candidate < Self::CHUNKS && candidate as u32 == chunk {
-                        // SAFETY: inside of this warp's buffer, places of this thread.
-                        unsafe {
-                            if BLOCKS == 2 && block == 1 {
-                                Self::transpose(s, write_to, &sums[1], candidate);
-                            } else {
-                                Self::transpose(s, write_to, &sums[0], candidate);
-                            }
-                        }
-                    }
-                });
-                let first_row = m_tile * Self::BM + chunk * Self::CHUNK as u32;
-                // SAFETY: all lanes are here; elements of `C` are this thread's.
-                unsafe {
-                    s.sync_warp(); // RAW: sums written -> read
-                    let mut row = 0;
-                    while row < Self::CHUNK as u32 {
-                        let four: [f32; 4] = s.load_shared(read_from + 4 * row * PITCH);
-                        let of_c = first_row + row + lane / 4;
-                        if whole {
-                            output.store_plain(s, of_c, column, four);
-                        } else {
-                            output.store(s, of_c, column, four);
-                        }
-                        row += WARP / 4;
-                    }
-                    s.sync_warp(); // WAR: sums read -> the next are written
-                }
-                chunk += 1;
-            }
-            block += 1;
-        }
-    }
-
-    /// Writes this thread's sums of a chunk of rows to shared memory, a row of `C` after the other.
-    #[inline(always)]
-    unsafe fn transpose<S: Simt>(s: &S, to: u32, sums: &[f32; R], chunk: usize) {
-        each::<{ MAX_EIGHTS }>(|eight| {
-            if eight < Self::CHUNK / 8 {
-                each4(|i| {
-                    let place = (eight as u32 * 8 + i as u32 % 2) * PITCH + i as u32 / 2 * 8;
-                    // Chunks are whole, so the remainder changes nothing; it is for the compiler.
-                    let sum = sums[((chunk * Self::CHUNK / 8 + eight) * 4 + i) % R];
-                    // SAFETY: the caller's promise.
-                    unsafe { s.store_shared(to + 4 * place, sum) }
-                });
-            }
-        });
     }
 }

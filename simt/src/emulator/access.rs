@@ -3,15 +3,17 @@
 //! A *granule* is 2 bytes, the narrowest access there is, so that two threads that write the two
 //! halves of a word are not mistaken for a race.
 //!
-//! The order is exact, because [`Simt`](crate::Simt) has only two operations that order memory.
-//! `sync_block` counts the block's phase up and orders everything of the block across it;
-//! `sync_warp` counts the warp's phase up and orders the accesses of its lanes. Shuffles, votes,
-//! `ldmatrix` and `mma` wait for their lanes but order no memory. Nothing orders two blocks.
+//! The order is exact, because [`Simt`](crate::Simt) has only three operations that order memory, for groups of which
+//! one holds the next. `sync_block` counts the block's phase up and orders everything of the block across it;
+//! `sync_warpgroup` counts the warpgroup's phase up and orders the accesses of its four warps; `sync_warp` does so for
+//! the lanes of a warp. Shuffles, votes, `ldmatrix`, `stmatrix` and `mma` wait for their lanes but order no memory.
+//! Nothing orders two blocks.
 
 use std::panic::Location;
 
 use crate::WARP;
 use crate::emulator::spot::{Operation, Spot};
+use crate::warpgroup::WARPGROUP;
 
 /// Bytes that are watched as one: what is reported of a place is exact to so many.
 pub(super) const GRANULE: u32 = 2;
@@ -24,7 +26,8 @@ pub(super) struct Access {
     pub(super) block: u32,
     /// Barriers that the block had passed.
     pub(super) block_phase: u32,
-    /// Barriers that the warp had passed.
+    /// Barriers that the warp had passed since the last one of the block, those of its warpgroup times
+    /// [`Self::OF_GROUP`].
     pub(super) warp_phase: u32,
     pub(super) thread: u16,
     pub(super) operation: Operation,
@@ -37,9 +40,17 @@ impl Access {
     pub(super) const FENCES: u8 = 255;
     /// In place of a count: a fence is known to have followed.
     pub(super) const FENCED: u8 = 255;
+    /// What a barrier of the warpgroup adds to the phase of its warps.
+    pub(super) const OF_GROUP: u32 = 1 << 20;
 
-    fn warp(&self) -> u32 {
-        u32::from(self.thread) / WARP
+    /// The groups that the access is of, from the block down, and the phase in which it found each.
+    fn groups(&self) -> [(u32, u32); 3] {
+        let thread = u32::from(self.thread);
+        [
+            (self.block, self.block_phase),
+            (thread / WARPGROUP, self.warp_phase / Self::OF_GROUP),
+            (thread / WARP, self.warp_phase),
+        ]
     }
 
     /// The access as a report shows it.
@@ -52,12 +63,22 @@ impl Access {
         }
     }
 
+    /// How this access is to an `earlier` one.
+    fn relation(&self, earlier: &Self) -> Relation {
+        for (depth, (new, old)) in self.groups().into_iter().zip(earlier.groups()).enumerate() {
+            if new.0 != old.0 {
+                return Relation::Apart(depth);
+            }
+            if new.1 != old.1 {
+                return Relation::Later(depth);
+            }
+        }
+        if self.is_by_one_thread_with(earlier) { Relation::OneThread } else { Relation::Apart(LANES) }
+    }
+
     /// Whether nothing orders an `earlier` access before this one.
     pub(super) fn is_unordered_with(&self, earlier: &Self) -> bool {
-        earlier.block != self.block
-            || (earlier.block_phase == self.block_phase
-                && !self.is_by_one_thread_with(earlier)
-                && !(earlier.warp() == self.warp() && earlier.warp_phase != self.warp_phase))
+        matches!(self.relation(earlier), Relation::Apart(_))
     }
 
     /// Whether both accesses are by the same thread, and by no other. A matrix load is by 32.
@@ -66,11 +87,26 @@ impl Access {
     }
 }
 
+/// What an access is to an earlier one: of the groups that hold one another, blocks, warpgroups and warps, the first in
+/// which they differ.
+#[derive(Clone, Copy)]
+enum Relation {
+    /// By another group, within one phase of the group around it: nothing orders them.
+    Apart(usize),
+    /// By the same group, in a later phase of it.
+    Later(usize),
+    /// By the same thread, within one phase of its warp.
+    OneThread,
+}
+
+/// The depth at which accesses of two lanes are apart.
+const LANES: usize = 3;
+
 /// Up to two accesses that stand for all accesses of one kind since the last write: whatever access
 /// is unordered with any of those is unordered with one of these.
 ///
-/// Two blocks saturate a pair, because every thread is outside of one of them; so do two warps within
-/// one phase of a block, and two lanes within one phase of a warp.
+/// Two blocks saturate a pair, because every thread is outside of one of them; so do two warpgroups within one phase of
+/// a block, two warps within one phase of a warpgroup, and two lanes within one phase of a warp.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pair([Option<Access>; 2]);
 
@@ -93,28 +129,15 @@ impl Pair {
             self.0[0] = Some(new);
             return;
         };
-        if first.block != new.block {
-            if second.is_none_or(|second| second.block == first.block) {
-                self.0[1] = Some(new);
-            }
-            return;
-        }
-        if second.is_some_and(|second| second.block != first.block) {
-            return;
-        }
-        if first.block_phase != new.block_phase {
-            self.0 = [Some(new), None];
-            return;
-        }
-        if second.is_some_and(|second| second.warp() != first.warp()) {
-            return;
-        }
-        if first.warp() != new.warp() {
-            self.0[1] = Some(new);
-        } else if first.warp_phase != new.warp_phase {
-            self.0 = [Some(new), None];
-        } else if second.is_none() && !first.is_by_one_thread_with(&new) {
-            self.0[1] = Some(new);
+        // The two of a pair are alike down to where they are apart; of what is below there is no need to know more.
+        let apart = match second.map(|second| second.relation(first)) {
+            Some(Relation::Apart(depth)) => depth,
+            _ => LANES + 1,
+        };
+        match new.relation(first) {
+            Relation::Later(depth) if depth < apart => self.0 = [Some(new), None],
+            Relation::Apart(depth) if depth < apart => self.0[1] = Some(new),
+            _ => {}
         }
     }
 }

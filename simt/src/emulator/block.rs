@@ -191,8 +191,7 @@ impl<'a> Block<'a> {
             return Ok(false);
         }
         if requests[0].operation == Operation::SyncWarp {
-            let phase = &self.warp_phases[warp as usize];
-            phase.set(phase.get() + 1);
+            self.count_barrier(warp, 1, &requests[0])?;
         }
         // Block sizes are at most 1024, so thread numbers fit.
         let thread = |lane: u16| u16::try_from(warp * WARP).unwrap_or(u16::MAX) + lane;
@@ -207,7 +206,24 @@ impl<'a> Block<'a> {
         Ok(true)
     }
 
-    /// Performs the product for which all threads of a warpgroup wait, if it is the same for all.
+    /// Counts a barrier of a warp, or one of its warpgroup.
+    fn count_barrier(&self, warp: u32, barrier: u32, request: &Request) -> Checked<()> {
+        let phase = &self.warp_phases[warp as usize];
+        let of_group = phase.get() / Access::OF_GROUP;
+        let next = phase.get().checked_add(barrier);
+        match next.filter(|next| next / Access::OF_GROUP == of_group + barrier / Access::OF_GROUP) {
+            Some(next) => phase.set(next),
+            None => {
+                let thread = u16::try_from(warp * WARP).unwrap_or(u16::MAX);
+                let by = self.spot(&self.access(thread, request.operation, request.location));
+                let reason = "so many barriers without one of the block are not told apart".to_owned();
+                return Err(Box::new(Violation::InvalidOperand { by, reason }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Performs the product or the barrier for which all threads of a warpgroup wait, if it is the same for all.
     pub(super) fn perform_warpgroup(&self, group: u32) -> Checked<bool> {
         let mut requests = self.requests.borrow_mut();
         let threads = (group * WARPGROUP) as usize..((group + 1) * WARPGROUP) as usize;
@@ -216,6 +232,13 @@ impl<'a> Block<'a> {
             return Ok(false);
         }
         let Request { operation, location, .. } = requests[0];
+        if operation == Operation::SyncWarpgroup {
+            let warps = group * (WARPGROUP / WARP)..(group + 1) * (WARPGROUP / WARP);
+            for warp in warps {
+                self.count_barrier(warp, Access::OF_GROUP, &requests[0])?;
+            }
+            return Ok(true);
+        }
         // Block sizes are at most 1024, so thread numbers fit.
         let access = |thread: u32| {
             self.access(u16::try_from(group * WARPGROUP + thread).unwrap_or(u16::MAX), operation, location)
@@ -241,6 +264,7 @@ impl<'a> Block<'a> {
         let same = requests.iter().all(|request| request.is_same_call(&requests[0]));
         if same {
             self.block_phase.set(self.block_phase.get() + 1);
+            self.warp_phases.iter().for_each(|phase| phase.set(0));
         }
         same
     }

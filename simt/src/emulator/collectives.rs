@@ -52,6 +52,7 @@ pub(super) fn perform(
         }
         Operation::LoadMatrixX4 => load_matrices(requests, shared, access, fragment::ldmatrix)?,
         Operation::LoadMatrixX4Trans => load_matrices(requests, shared, access, fragment::ldmatrix_trans)?,
+        Operation::StoreMatrixX4Trans => store_matrices(requests, shared, access)?,
         Operation::MmaM16n8k16F16 => mma::multiply::<16>(requests, Element::F16),
         Operation::MmaM16n8k16Bf16 => mma::multiply::<16>(requests, Element::Bf16),
         Operation::MmaSparseM16n8k32F16 => mma::multiply_sparse(requests, Element::F16, refuse)?,
@@ -94,6 +95,28 @@ fn load_matrices(
             };
             *register = half(0) | half(1) << 16;
         }
+    }
+    Ok(())
+}
+
+/// Operand 0 is the address of a lane's row, the next four are its registers.
+fn store_matrices(
+    requests: &[Request],
+    shared: &mut SharedMemory,
+    access: impl Fn(u16, &Request) -> Access,
+) -> Checked<()> {
+    let mut rows = [[0; 4]; WARP as usize];
+    for (lane, request) in (0..).zip(requests.iter()) {
+        for (register, matrix) in request.operands[1..5].iter().zip(rows.chunks_mut(8)) {
+            for half in 0..2 {
+                let (row, column) = fragment::ldmatrix_trans(lane, half);
+                matrix[row as usize][column as usize / 2] |=
+                    (register >> (half * 16) & 0xffff) << (column % 2 * 16);
+            }
+        }
+    }
+    for (lane, (row, request)) in (0..).zip(rows.into_iter().zip(requests)) {
+        shared.write(&access(lane, request), request.operands[0], 16, row)?;
     }
     Ok(())
 }

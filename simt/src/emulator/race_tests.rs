@@ -16,8 +16,8 @@ use crate::emulator::violation::{Checked, Violation};
 
 /// Bytes that programs work on.
 const BYTES: u32 = 32;
-/// Lanes of three warps.
-const THREADS: [u16; 7] = [0, 1, 2, 32, 33, 40, 95];
+/// Lanes of four warps, the last of a warpgroup of its own.
+const THREADS: [u16; 9] = [0, 1, 2, 32, 33, 40, 95, 128, 130];
 
 /// An access as the all-remembering detector keeps it.
 #[derive(Clone, Copy)]
@@ -38,13 +38,17 @@ impl Kept {
         let harmless = is_read(a.operation) && is_read(b.operation)
             || a.operation == Operation::AtomicAddU32 && b.operation == Operation::AtomicAddU32;
         let same_block = a.block == b.block;
+        let same_group = same_block && a.thread / 128 == b.thread / 128;
         let same_warp = same_block && a.thread / 32 == b.thread / 32;
         // A matrix load is by all lanes, so there is always one that is another thread.
         let warp_wide = [a, b].iter().any(|access| access.operation == Operation::LoadMatrixX4);
         let same_thread = same_block && a.thread == b.thread && !warp_wide;
         let block_barrier_between = same_block && a.block_phase < b.block_phase;
         let warp_barrier_between = same_warp && a.warp_phase < b.warp_phase;
-        overlap && !harmless && !same_thread && !block_barrier_between && !warp_barrier_between
+        let group_of = |access: &Access| access.warp_phase / Access::OF_GROUP;
+        let group_barrier_between = same_group && group_of(a) < group_of(b);
+        let barrier_between = block_barrier_between || group_barrier_between || warp_barrier_between;
+        overlap && !harmless && !same_thread && !barrier_between
     }
 }
 
@@ -62,15 +66,19 @@ fn compare(
         let mut detect = detector();
         let mut kept: Vec<Kept> = Vec::new();
         let mut block_phases = vec![1_u32; blocks as usize];
-        let mut warp_phases = vec![[0_u32; 3]; blocks as usize];
+        let mut warp_phases = vec![[0_u32; 5]; blocks as usize];
         for _ in 0..80 {
             let block = random.below(blocks);
-            let thread = THREADS[random.below(7) as usize];
+            let thread = THREADS[random.below(9) as usize];
             let (phase, warps) = (&mut block_phases[block as usize], &mut warp_phases[block as usize]);
-            let warp = &mut warps[usize::from(thread / 32)];
-            match random.below(8) {
-                0 | 1 => *phase += 1,
-                2 | 3 => *warp += 1,
+            let of_group = if thread < 128 { 0..4 } else { 4..5 };
+            match random.below(9) {
+                0 | 1 => {
+                    *phase += 1;
+                    *warps = [0; 5];
+                }
+                2 | 3 => warps[usize::from(thread / 32)] += 1,
+                4 => warps[of_group].iter_mut().for_each(|warp| *warp += Access::OF_GROUP),
                 _ => {
                     let readers = operations.iter().filter(|(operation, _)| is_read(*operation));
                     let pick = random.below(16) < quiet;
@@ -78,7 +86,7 @@ fn compare(
                     let (operation, width) = *pool[index(&mut random, pool.len())];
                     let offset = random.below(BYTES / width) * width;
                     let location = Location::caller();
-                    let (block_phase, warp_phase) = (*phase, *warp);
+                    let (block_phase, warp_phase) = (*phase, warps[usize::from(thread / 32)]);
                     let access =
                         Access { location, block, block_phase, warp_phase, thread, operation, fences: 0 };
                     let new = Kept { access, bytes: (offset, offset + width) };

@@ -133,7 +133,7 @@ pub(super) fn run_block<F: Fn(&Thread<'_>) + Sync>(
                 }
                 continue;
             }
-        } else if block.request(thread).operation.is_by_warpgroup() {
+        } else if block.request(thread).operation.waits_for_warpgroup() {
             state.at_group |= 1 << lane;
             let group = thread / WARPGROUP;
             let first = (group * WARPS_OF_GROUP) as usize;

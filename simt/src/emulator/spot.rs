@@ -29,6 +29,7 @@ pub enum Operation {
     CopyBulkFence,
     SyncBlock,
     SyncWarp,
+    SyncWarpgroup,
     Shuffle,
     ShuffleXor,
     ShuffleUp,
@@ -36,6 +37,7 @@ pub enum Operation {
     Ballot,
     LoadMatrixX4,
     LoadMatrixX4Trans,
+    StoreMatrixX4Trans,
     MmaM16n8k16F16,
     MmaM16n8k16Bf16,
     MmaSparseM16n8k32F16,
@@ -81,6 +83,7 @@ impl Operation {
             Self::CopyBulkFence => "copy_bulk_fence",
             Self::SyncBlock => "sync_block",
             Self::SyncWarp => "sync_warp",
+            Self::SyncWarpgroup => "sync_warpgroup",
             Self::Shuffle => "shuffle",
             Self::ShuffleXor => "shuffle_xor",
             Self::ShuffleUp => "shuffle_up",
@@ -88,6 +91,7 @@ impl Operation {
             Self::Ballot => "ballot",
             Self::LoadMatrixX4 => "load_matrix_x4",
             Self::LoadMatrixX4Trans => "load_matrix_x4_trans",
+            Self::StoreMatrixX4Trans => "store_matrix_x4_trans",
             Self::MmaM16n8k16F16 => "mma_m16n8k16_f16",
             Self::MmaM16n8k16Bf16 => "mma_m16n8k16_bf16",
             Self::MmaSparseM16n8k32F16 => "mma_sparse_m16n8k32_f16",
@@ -110,9 +114,15 @@ impl Operation {
 }
 
 impl Operation {
-    /// Whether all lanes of a warp read what one of them gives the address of.
+    /// Whether all lanes of a warp read or write what one of them gives the address of.
     pub(super) const fn is_by_warp(self) -> bool {
-        matches!(self, Self::LoadMatrixX4 | Self::LoadMatrixX4Trans) || self.is_by_warpgroup()
+        matches!(self, Self::LoadMatrixX4 | Self::LoadMatrixX4Trans | Self::StoreMatrixX4Trans)
+            || self.is_by_warpgroup()
+    }
+
+    /// Whether a whole warpgroup waits for it.
+    pub(super) const fn waits_for_warpgroup(self) -> bool {
+        matches!(self, Self::SyncWarpgroup) || self.is_by_warpgroup()
     }
 
     /// Whether a whole warpgroup waits for it, and reads.
@@ -129,7 +139,7 @@ impl Operation {
     /// Whether what it writes to shared memory needs a fence before the copy engine's proxy sees it: that of bulk
     /// copies and of products of a warpgroup.
     pub(super) const fn is_generic(self) -> bool {
-        matches!(self, Self::StoreShared | Self::CopyAsync16)
+        matches!(self, Self::StoreShared | Self::StoreMatrixX4Trans | Self::CopyAsync16)
     }
 }
 
@@ -139,8 +149,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// One operation of one thread: `store by thread 3 of block (0, 0) at kernel.rs:12`, or, for a matrix
-/// load, `load_matrix_x4 with the address of thread 3 of …`.
+/// One operation of one thread: `store by thread 3 of block (0, 0) at kernel.rs:12`, or, for a matrix load or store,
+/// `load_matrix_x4 with the address of thread 3 of …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The method that the thread called.
@@ -156,7 +166,7 @@ pub struct Spot {
 impl fmt::Display for Spot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, block: [x, y], thread, location } = self;
-        // A matrix load is by the whole warp; each lane contributes the address of one row.
+        // A matrix load or store is by the whole warp; each lane contributes the address of one row.
         let by = match operation {
             operation if operation.is_by_warpgroup() => "by the warpgroup of",
             operation if operation.is_by_warp() => "with the address of",

@@ -358,6 +358,11 @@ unsafe impl Simt for Thread<'_> {
     }
 
     #[track_caller]
+    unsafe fn sync_warpgroup(&self) {
+        let [] = self.collect(Operation::SyncWarpgroup, &[]);
+    }
+
+    #[track_caller]
     unsafe fn shuffle(&self, value: u32, source_lane: u32) -> u32 {
         self.shuffle_by(Operation::Shuffle, value, source_lane, None)
     }
@@ -391,6 +396,11 @@ unsafe impl Simt for Thread<'_> {
     #[track_caller]
     unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4] {
         self.collect(Operation::LoadMatrixX4Trans, &[row_address])
+    }
+
+    #[track_caller]
+    unsafe fn store_matrix_x4_trans(&self, row_address: u32, [a, b, c, d]: [u32; 4]) {
+        let [] = self.collect(Operation::StoreMatrixX4Trans, &[row_address, a, b, c, d]);
     }
 
     #[track_caller]

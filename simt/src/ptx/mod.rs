@@ -19,7 +19,7 @@ use core::arch::{asm, nvptx};
 
 use crate::machine::Simt;
 use crate::pointer::{GlobalPtr, Word};
-use crate::warpgroup::{HalfElement, SharedOperand, TensorMap, WarpgroupSums, valid_registers};
+use crate::warpgroup::{HalfElement, SharedOperand, TensorMap, WARPGROUP, WarpgroupSums, valid_registers};
 
 /// The GPU thread that runs this code.
 #[derive(Clone, Copy)]
@@ -237,6 +237,12 @@ unsafe impl Simt for Ptx {
         unsafe { asm!("barrier.sync 1, {};", const THREADS, options(nostack)) }
     }
     #[inline(always)]
+    unsafe fn sync_warpgroup(&self) {
+        let number = self.thread_idx() / WARPGROUP + 2;
+        // SAFETY: all threads of the warpgroup come to it, by the caller's promise; 0 and 1 are barriers of the block.
+        unsafe { asm!("barrier.sync {0}, 128;", in(reg32) number, options(nostack)) }
+    }
+    #[inline(always)]
     unsafe fn warpgroup_fence(&self) {
         // SAFETY: all lanes are at this call, outside of divergent branches; it has no operands.
         unsafe { asm!("wgmma.fence.sync.aligned;", options(nostack)) }
@@ -367,6 +373,17 @@ unsafe impl Simt for Ptx {
             );
         }
         [a, b, c, d]
+    }
+    #[inline(always)]
+    unsafe fn store_matrix_x4_trans(&self, row_address: u32, [a, b, c, d]: [u32; 4]) {
+        // SAFETY: all lanes are here with 16 aligned bytes each, inside the launch's shared bytes.
+        unsafe {
+            asm!(
+                "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [{0}], {{{1}, {2}, {3}, {4}}};",
+                in(reg32) memory::shared(row_address), in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+                options(nostack)
+            );
+        }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {

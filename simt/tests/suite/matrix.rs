@@ -90,6 +90,30 @@ fn products_of_16_bit_elements() {
     }
 }
 
+/// A lane has two successive elements of a row of each matrix, by the figures of the PTX manual; of what is stored each
+/// row is a column of them. Addresses come in no order.
+#[test]
+fn matrices_are_stored_transposed() {
+    one_warp(&Memory::new(), |t| {
+        let lane = t.lane();
+        let address = |row: u32| 16 * (row * 13 % 32);
+        let element = |matrix: u32, row: u32, column: u32| matrix << 8 | row << 4 | column;
+        let registers = [0, 1, 2, 3].map(|matrix| {
+            let half = |half: u32| element(matrix, lane / 4, lane % 4 * 2 + half);
+            half(0) | half(1) << 16
+        });
+        // SAFETY: 32 rows of 16 bytes; all lanes go the same way.
+        let row: [u32; 4] = unsafe {
+            t.store_matrix_x4_trans(address(lane), registers);
+            t.sync_warp();
+            t.load_shared(address(lane))
+        };
+        let pair =
+            |at: u32| element(lane / 8, 2 * at, lane % 8) | element(lane / 8, 2 * at + 1, lane % 8) << 16;
+        assert_eq!(row, [0, 1, 2, 3].map(pair));
+    });
+}
+
 /// Which two of four successive columns a row of a sparse A has.
 fn kept(row: u32, group: u32) -> [u32; 2] {
     [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]][((row * 7 + group * 5) % 6) as usize]

@@ -6,7 +6,7 @@ use windrow_simt::{BoxedMatrix, GlobalPtr, HalfElement, TensorMap};
 
 use super::*;
 use crate::NO_ROW;
-use crate::element::{Bf16, F16};
+use crate::element::{Bf16, Dtype, F16};
 use crate::nm::testing::number;
 use crate::output::{Activate, Output, OutputType};
 use crate::real::Factor;
@@ -68,7 +68,8 @@ fn packed(
     words
 }
 
-/// Runs an instance under every schedule and compares each element of `C`, which is f32, with twice what is expected.
+/// Runs an instance under every schedule and compares each element of `C` with twice what is expected: of a `C` in f32,
+/// and, if there is one part, of one of the type of the operands with rows that can be stored whole.
 fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
     (stages, weights): (u32, &[u32]),
@@ -80,23 +81,19 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
     type Kernel<A, W, const B: u32, const R: usize, const S: u32> = Warpgroups<A, W, B, R, S>;
     let Case { m, n, blocks, span, parts_log2, .. } = case;
     let (rows, columns) = (Kernel::<A, W, BLOCKS, R, STAGES>::BM, Kernel::<A, W, BLOCKS, R, STAGES>::BN);
-    for schedule in Schedule::STANDARD {
-        let memory = Memory::new();
-        let ldc = n + 1;
-        let parts = 1 << parts_log2;
-        let c = memory.alloc_from(&vec![-7.0f32; (parts * m * ldc) as usize]);
+    let run = |memory: &Memory, schedule: Schedule, c: GlobalPtr<u32>, ldc: u32, element: OutputType| {
         let (m_tiles, n_tiles) = (m.div_ceil(rows), n.div_ceil(columns));
         let items = (m_tiles * n_tiles) << parts_log2;
         let work = WarpgroupWork {
             output: Output {
-                c: c.cast(),
+                c,
                 bias: GlobalPtr::NULL,
                 alpha: Factor::new(2.0f32),
                 beta: Factor::new(0.0f32),
                 m,
                 n,
                 ldc,
-                flags: Output::flags(OutputType::Sums, Activate::Identity, false),
+                flags: Output::flags(element, Activate::Identity, false),
             },
             part_elements: u64::from(m * ldc),
             weights: memory.alloc_from(weights),
@@ -107,7 +104,7 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
             parts_log2,
             items,
         };
-        let params = params(&memory, work);
+        let params = params(memory, work);
         let launch = Launch {
             grid: [blocks.min(items), 1],
             block_threads: Kernel::<A, W, BLOCKS, R, STAGES>::BLOCK_THREADS,
@@ -116,17 +113,50 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
         };
         // SAFETY: the parameters keep their obligations.
         let ran = memory.launch(&launch, |s| unsafe { Kernel::<A, W, BLOCKS, R, STAGES>::run(s, &params) });
-        ran.unwrap_or_else(|violation| panic!("{case:?}, {schedule:?}: {violation}"));
-        let found = memory.read(c, (parts * m * ldc) as usize).unwrap();
+        ran.unwrap_or_else(|violation| panic!("{case:?}, {element:?}, {schedule:?}: {violation}"));
+    };
+    let compare = |ldc: u32, schedule: Schedule, found: &[f32], (untouched, round): (f32, fn(f32) -> f32)| {
         for at in 0..m * ldc {
             let (row, column) = (at / ldc, at % ldc);
-            let found: f32 = (0..parts).map(|part| found[(part * m * ldc + at) as usize]).sum();
-            let expected = if column < n { 2.0 * expected(row, column) } else { -7.0 * parts as f32 };
+            let found: f32 = (0..1 << parts_log2).map(|part| found[(part * m * ldc + at) as usize]).sum();
+            let expected = if column < n { round(2.0 * expected(row, column)) } else { untouched };
             assert!(
                 found == expected,
                 "{case:?}, {schedule:?}: ({row}, {column}) is {found}, not {expected}"
             );
         }
+    };
+    for schedule in Schedule::STANDARD {
+        let memory = Memory::new();
+        let (parts, ldc) = (1 << parts_log2, n + 1);
+        let c = memory.alloc_from(&vec![-7.0f32; (parts * m * ldc) as usize]);
+        run(&memory, schedule, c.cast(), ldc, OutputType::Sums);
+        let found = memory.read(c, (parts * m * ldc) as usize).unwrap();
+        compare(ldc, schedule, &found, (-7.0 * parts as f32, |sum| sum));
+        if parts_log2 > 0 {
+            continue;
+        }
+        let is_bf16 = W::Element::DTYPE == Dtype::Bf16;
+        type Narrow = (OutputType, fn(f32) -> u16, fn(u16) -> f32, fn(f32) -> f32);
+        let (element, narrow, widen, round): Narrow = match is_bf16 {
+            true => (
+                OutputType::Bf16,
+                to_bf16,
+                |bits| bf16::from_bits(bits).to_f32(),
+                |sum| bf16::from_f32(sum).to_f32(),
+            ),
+            false => (
+                OutputType::F16,
+                to_f16,
+                |bits| f16::from_bits(bits).to_f32(),
+                |sum| f16::from_f32(sum).to_f32(),
+            ),
+        };
+        let ldc = n.next_multiple_of(8) + 8;
+        let c = memory.alloc_from(&vec![narrow(-7.0); (m * ldc) as usize]);
+        run(&memory, schedule, c.cast(), ldc, element);
+        let found: Vec<f32> = memory.read(c, (m * ldc) as usize).unwrap().into_iter().map(widen).collect();
+        compare(ldc, schedule, &found, (-7.0, round));
     }
 }
 

@@ -355,3 +355,129 @@ fn matrix_load_out_of_bounds() {
         },
     );
 }
+
+/// What a matrix store has written is other lanes': its own lane may not read it without a barrier either.
+#[test]
+fn read_of_a_matrix_that_is_being_stored() {
+    let (store, load) = (Mark::default(), Mark::default());
+    let kernel = |t: &windrow_simt::emulator::Thread<'_>, barrier: bool| {
+        // SAFETY: not safe without the barrier.
+        unsafe {
+            store.on(t).store_matrix_x4_trans(16 * t.lane(), [t.lane(); 4]);
+            if barrier {
+                t.sync_warp();
+            }
+            if t.lane() == 6 {
+                load.on(t).load_shared::<u32>(16 * t.lane());
+            }
+        }
+    };
+    reports(
+        MATRICES,
+        nothing,
+        |t, ()| kernel(t, false),
+        |()| {
+            format!(
+                "race on byte 96 of shared memory: no barrier between store_matrix_x4_trans with the address of \
+                 thread 6 of block (0, 0) at {store} and load_shared by thread 6 of block (0, 0) at {load}"
+            )
+        },
+    );
+    passes(MATRICES, nothing, |t, ()| kernel(t, true), |_, ()| ());
+}
+
+#[test]
+fn matrix_store_out_of_bounds() {
+    let store = Mark::default();
+    reports(
+        MATRICES,
+        nothing,
+        |t, ()| {
+            // SAFETY: not safe: row 31 begins at byte 512.
+            unsafe { store.on(t).store_matrix_x4_trans(16 * t.lane() + 16 * (t.lane() / 31), [0; 4]) }
+        },
+        |()| {
+            format!(
+                "out of bounds: store_matrix_x4_trans with the address of thread 31 of block (0, 0) at {store}: 16 \
+                 bytes at byte 512 of shared memory, of which the block has 512"
+            )
+        },
+    );
+}
+
+/// A barrier that orders what the warps of a warpgroup do.
+#[derive(Clone, Copy, PartialEq)]
+enum Barrier {
+    Warp,
+    Warpgroup,
+    /// Of the warpgroup, but for the last warp, which has one of its own.
+    WarpgroupAndWarp,
+}
+
+/// Thread 0 stores, and the first thread of warp `reader` reads behind a barrier.
+fn kernel_of_groups(
+    t: &windrow_simt::emulator::Thread<'_>,
+    (barrier, reader): (Barrier, u32),
+    [store, wait, load]: [&Mark; 3],
+) {
+    // SAFETY: not safe if the barrier does not order the two, or if one warp does not come to it.
+    unsafe {
+        if t.thread_idx() == 0 {
+            store.on(t).store_shared(0, 1_u32);
+        }
+        if barrier == Barrier::Warp || barrier == Barrier::WarpgroupAndWarp && t.warp() == 3 {
+            t.sync_warp();
+        } else {
+            wait.on(t).sync_warpgroup();
+        }
+        if t.thread_idx() == reader * 32 {
+            load.on(t).load_shared::<u32>(0);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_of_a_warpgroup_orders_its_warps_and_no_others() {
+    let [store, wait, load] = [Mark::default(), Mark::default(), Mark::default()];
+    let marks = [&store, &wait, &load];
+    let two_groups = ([1, 1], 256, 512);
+    let race = |reader: u32| {
+        format!(
+            "race on byte 0 of shared memory: no barrier between store_shared by thread 0 of block (0, 0) at {store} \
+             and load_shared by thread {} of block (0, 0) at {load}",
+            reader * 32
+        )
+    };
+    let runs = |reader| (Barrier::Warpgroup, reader);
+    passes(two_groups, nothing, |t, ()| kernel_of_groups(t, runs(3), marks), |_, ()| ());
+    let found = |case: (Barrier, u32)| {
+        let launch = windrow_simt::emulator::Launch {
+            grid: [1, 1],
+            block_threads: 256,
+            shared_bytes: 512,
+            // The first warps first: what is stored is there when it is read.
+            schedule: windrow_simt::emulator::Schedule::InOrder,
+        };
+        let ran = windrow_simt::emulator::Memory::new().launch(&launch, |t| kernel_of_groups(t, case, marks));
+        ran.expect_err("a race").to_string()
+    };
+    assert_eq!(found((Barrier::Warp, 3)), race(3));
+    assert_eq!(found((Barrier::Warpgroup, 4)), race(4));
+}
+
+#[test]
+fn a_warp_that_does_not_come_to_the_barrier_of_its_warpgroup() {
+    let [store, wait, load] = [Mark::default(), Mark::default(), Mark::default()];
+    let case = (Barrier::WarpgroupAndWarp, 0);
+    reports(
+        ([1, 1], 128, 512),
+        nothing,
+        |t, ()| kernel_of_groups(t, case, [&store, &wait, &load]),
+        |()| {
+            format!(
+                "incomplete collective in warpgroup 0 of block (0, 0): 96 of 128 threads wait in sync_warpgroup at \
+                 {wait}, 32 have exited"
+            )
+        },
+    );
+}
