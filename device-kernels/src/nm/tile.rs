@@ -29,6 +29,13 @@ impl NmTile {
         2 * self.stage_bytes(slots, depth) + Self::COUNTER_BYTES
     }
 
+    /// Whether a tile of [warpgroups](super::Warpgroups) stores elements of 16 bits in whole rows, where nothing but
+    /// `α·sum` is to be computed: with more sums threads have no registers for it.
+    #[must_use]
+    pub const fn stores_whole_rows(self) -> bool {
+        self.rows * self.columns < 192 * 256
+    }
+
     /// Bytes that the counter of bulk copies takes, at the end of shared memory.
     pub(super) const COUNTER_BYTES: u32 = 16;
 

@@ -90,11 +90,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     const FILE: &'static str = "nm";
     const VARIANT: Variant = Variant::NmWarpgroups {
         dtype: W::Element::DTYPE,
-        tile: NmTile {
-            rows: Self::BM,
-            columns: Self::BN,
-            strip: if W::METADATA_BYTES > 0 { RUN_COLUMNS } else { Self::BN },
-        },
+        tile: Self::TILE,
         rows: if W::METADATA_BYTES == 0 {
             NmRows::Kept
         } else if A::PICKS {
@@ -134,6 +130,11 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     pub const BM: u32 = 2 * R as u32;
     /// Columns of `C` of a tile.
     pub const BN: u32 = Self::RUNS * RUN_COLUMNS;
+    const TILE: NmTile = NmTile {
+        rows: Self::BM,
+        columns: Self::BN,
+        strip: if W::METADATA_BYTES > 0 { RUN_COLUMNS } else { Self::BN },
+    };
     /// Runs of 64 columns of a tile.
     const RUNS: u32 = GROUPS * BLOCKS;
     /// In a stage: the values, behind the rows of `A`; the metadata, behind the values; and its size in bytes.

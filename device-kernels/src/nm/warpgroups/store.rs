@@ -51,9 +51,6 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         _ => OutputType::F16,
     };
 
-    /// Whether rows are stored whole where they may be: 192 sums a thread leave no registers for another way.
-    const WHOLE_ROWS: bool = BLOCKS as usize * R < 192;
-
     /// Brings an item's sums to `C`.
     ///
     /// # Safety
@@ -66,7 +63,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         let row = m_tile * Self::BM;
         // SAFETY: the caller's promise; elements of `C` are this warpgroup's.
         unsafe {
-            if Self::WHOLE_ROWS
+            if Self::TILE.stores_whole_rows()
                 && work.output.is_plain_as(Self::HALVES)
                 && run + BLOCKS * RUN_COLUMNS <= work.output.n
             {

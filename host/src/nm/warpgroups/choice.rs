@@ -177,8 +177,9 @@ impl Instance for Choice {
             NmRows::All | NmRows::Ordered => costs.flop_per_ns,
             NmRows::Kept => costs.flop_per_ns / 2.0,
         };
-        let multiplied =
-            costs.stage_ns * f64::from(columns) / 128.0 + 2.0 * area * f64::from(STAGE_SLOTS) / flop_per_ns;
+        let multiplied = costs.any_stage_ns
+            + costs.stage_ns * f64::from(columns) / 128.0
+            + 2.0 * area * f64::from(STAGE_SLOTS) / flop_per_ns;
         let stage = match self.rows {
             NmRows::All => multiplied,
             NmRows::Ordered => {
@@ -194,7 +195,12 @@ impl Instance for Choice {
         };
         let tiles_of_weights = index(u64::from(sizes.n.div_ceil(columns))) * self.stages(sizes);
         let weights = self.weight_bytes() * f64::from(narrow(tiles_of_weights));
-        let work = rounds * (stages * stage + area * costs.element_ns);
+        // Sums of parts are f32. What else is to be computed of sums is not known here.
+        let element_ns = match parts_log2 {
+            0 if self.tile.stores_whole_rows() => costs.element_ns,
+            _ => costs.scattered_element_ns,
+        };
+        let work = rounds * (stages * stage + area * element_ns);
         capacity.with_weights_from_memory(work, weights) + costs.fill_ns + combine
     }
 }
