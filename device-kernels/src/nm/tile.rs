@@ -1,6 +1,6 @@
 //! The memory that a block of an N:M product takes.
 
-use crate::variant::NmTile;
+use crate::variant::{NmRows, NmTile};
 
 impl NmTile {
     /// Strips of a block.
@@ -27,6 +27,13 @@ impl NmTile {
     #[must_use]
     pub const fn shared_bytes(self, slots: u32, depth: u32) -> u32 {
         2 * self.stage_bytes(slots, depth) + Self::COUNTER_BYTES
+    }
+
+    /// Stages that a block of [warpgroups](super::Warpgroups) takes at a time: two, where activations are not picked, of
+    /// tiles so small that the products of one are over too soon.
+    #[must_use]
+    pub const fn stages_at_once(self, rows: NmRows) -> u32 {
+        if matches!(rows, NmRows::All) && self.rows * self.columns <= 128 * 128 { 2 } else { 1 }
     }
 
     /// Whether a tile of [warpgroups](super::Warpgroups) stores elements of 16 bits in whole rows, where nothing but

@@ -25,9 +25,10 @@
 //! part of the stages of one after the other; stages of the next are on their way while the last of this are multiplied
 //! and its sums are stored.
 //!
-//! A stage is multiplied while the one before it ends. One barrier serves both directions: before it, every thread that
-//! multiplies has waited for the products of the stage before, in whose place copies may come, and the third warpgroup
-//! for the copies of the stage that comes next.
+//! A *step* is multiplied while the one before it ends. One barrier serves both directions: before it, every thread that
+//! multiplies has waited for the products of the step before, in whose place copies may come, and the third warpgroup
+//! for the copies of the step that comes next. A step is a stage, or, where tiles are small, two: what it costs beside
+//! its products takes longer than one of their stages is multiplied.
 
 mod feed;
 mod picked;
@@ -67,40 +68,31 @@ const GROUPS: u32 = 2;
 /// Threads of a block: a third warpgroup brings what they multiply.
 const THREADS: u32 = (GROUPS + 1) * WARPGROUP;
 
-/// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; `STAGES`
-/// are in shared memory.
-pub struct Warpgroups<A, W, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<(A, W)>);
+/// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; shared
+/// memory has `SLOTS` for steps.
+pub struct Warpgroups<A, W, const BLOCKS: u32, const R: usize, const SLOTS: u32>(PhantomData<(A, W)>);
 
-/// Row-major activations, two of each four rows of weights.
-pub type NmSparse<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Warpgroups<RowMajor, TwoOfFour<E>, BLOCKS, R, STAGES>;
+/// Row-major activations, two of each four rows of weights; steps have `AT_ONCE` stages.
+pub type NmSparse<E, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32> =
+    Warpgroups<RowMajor<AT_ONCE>, TwoOfFour<E>, BLOCKS, R, SLOTS>;
 
 /// K-major activations, whose rows are picked in an order in which weights keep two of each four.
-pub type NmPacked<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Warpgroups<Picked, TwoOfFour<E>, BLOCKS, R, STAGES>;
+pub type NmPacked<E, const BLOCKS: u32, const R: usize, const SLOTS: u32> =
+    Warpgroups<Picked, TwoOfFour<E>, BLOCKS, R, SLOTS>;
 
 /// K-major activations, of which the rows are picked that all columns of a tile keep, each of them in one vector.
-pub type NmKept<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Warpgroups<Picked, Whole<E>, BLOCKS, R, STAGES>;
+pub type NmKept<E, const BLOCKS: u32, const R: usize, const SLOTS: u32> =
+    Warpgroups<Picked, Whole<E>, BLOCKS, R, SLOTS>;
 
-impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32> Kernel
-    for Warpgroups<A, W, BLOCKS, R, STAGES>
+impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32> Kernel
+    for Warpgroups<A, W, BLOCKS, R, SLOTS>
 {
     type Params = A::Params;
     const FILE: &'static str = "nm";
-    const VARIANT: Variant = Variant::NmWarpgroups {
-        dtype: W::Element::DTYPE,
-        tile: Self::TILE,
-        rows: if W::METADATA_BYTES == 0 {
-            NmRows::Kept
-        } else if A::PICKS {
-            NmRows::Ordered
-        } else {
-            NmRows::All
-        },
-    };
+    const VARIANT: Variant =
+        Variant::NmWarpgroups { dtype: W::Element::DTYPE, tile: Self::TILE, rows: Self::ROWS };
     const BLOCK_THREADS: u32 = THREADS;
-    const SHARED_BYTES: u32 = Self::COUNTERS + 8 * STAGES;
+    const SHARED_BYTES: u32 = Self::COUNTERS + 8 * SLOTS;
     const MIN_BLOCKS: u32 = 1;
     const ARCH: Arch = Arch::Sm90a;
 
@@ -111,7 +103,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         // meet in every barrier and product.
         unsafe {
             if s.thread_idx() / WARPGROUP == GROUPS {
-                A::feed::<S, W, BLOCKS, R, STAGES>(s, p);
+                A::feed::<S, W, BLOCKS, R, SLOTS>(s, p);
             } else {
                 s.warpgroup_take_registers::<232>();
                 Self::multiply_tiles(s, A::work(p));
@@ -123,13 +115,18 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
 /// Sums of a thread: of the first 64 columns of its warpgroup, and of the second.
 type Sums<const R: usize> = (WarpgroupSums<R>, WarpgroupSums<R>);
 
-impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Warpgroups<A, W, BLOCKS, R, STAGES>
+impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32>
+    Warpgroups<A, W, BLOCKS, R, SLOTS>
 {
     /// Rows of `C` of a tile.
     pub const BM: u32 = 2 * R as u32;
     /// Columns of `C` of a tile.
     pub const BN: u32 = Self::RUNS * RUN_COLUMNS;
+    const ROWS: NmRows = match (W::METADATA_BYTES, A::PICKS) {
+        (0, _) => NmRows::Kept,
+        (_, true) => NmRows::Ordered,
+        (_, false) => NmRows::All,
+    };
     const TILE: NmTile = NmTile {
         rows: Self::BM,
         columns: Self::BN,
@@ -142,6 +139,8 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     const METADATA_AT: u32 = Self::VALUES_AT + Self::RUNS * W::VALUE_BYTES;
     const USED_BYTES: u32 = Self::METADATA_AT + Self::RUNS * W::METADATA_BYTES;
     const STAGE_BYTES: u32 = Self::USED_BYTES.next_multiple_of(1024);
+    /// Bytes of a slot, which has the stages of a step.
+    const SLOT_BYTES: u32 = A::AT_ONCE * Self::STAGE_BYTES;
     /// Bytes of the weights of a stage.
     const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
     /// Rows of `C` that are transposed at once, and how often that is done.
@@ -149,15 +148,17 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     const CHUNKS: usize = 2 * R / Self::CHUNK;
     /// Where sums are transposed, bytes for a warp there, where the orders of rows are, and where counters of bulk
     /// copies.
-    const SUMS_AT: u32 = STAGES * Self::STAGE_BYTES;
+    const SUMS_AT: u32 = SLOTS * Self::SLOT_BYTES;
     const SUMS_BYTES: u32 = store::warp_bytes(Self::CHUNK as u32);
     const ROWS_AT: u32 = Self::SUMS_AT + GROUPS * store::WARPS * Self::SUMS_BYTES;
-    const COUNTERS: u32 = Self::ROWS_AT + STAGES * A::ORDER_BYTES;
+    const COUNTERS: u32 = Self::ROWS_AT + SLOTS * A::ORDER_BYTES;
     const VALID: () = {
         assert!(BLOCKS == 1 || BLOCKS == 2, "sums have registers for no more");
         assert!((2 * R).is_multiple_of(Self::CHUNK), "whole chunks");
         store::check_chunks(Self::CHUNK, Self::CHUNKS);
-        assert!(STAGES > 3, "one is multiplied, one has arrived, two are on their way");
+        assert!(SLOTS > 3, "one is multiplied, one has arrived, two are on their way");
+        assert!(A::AT_ONCE == 1 || A::AT_ONCE == 2 && BLOCKS == 1, "registers for metadata are in pairs");
+        assert!(A::AT_ONCE == Self::TILE.stages_at_once(Self::ROWS), "as the host reckons");
         assert!(W::PRODUCTS == 2 || W::PRODUCTS == 4, "products of a stage are written out");
     };
 
@@ -188,7 +189,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     #[inline(always)]
     unsafe fn make_counters<S: Simt>(s: &S, makes: bool) {
         let mut slot = 0;
-        while makes && slot < STAGES {
+        while makes && slot < SLOTS {
             // SAFETY: counters have 8 bytes each behind all else.
             unsafe { s.copy_bulk_begin(Self::counter(slot), 1) };
             slot += 1;
@@ -204,31 +205,38 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         unsafe {
             let mut at = Slot::FIRST;
             Self::meet(s); // RAW: counters made -> used
-            Self::meet(s); // RAW: stage arrived -> read
+            Self::meet(s); // RAW: step arrived -> read
             while item < work.items {
                 let (_, stages) = work.stages_of(item);
                 let mut sums = (WarpgroupSums::<R>::zeros(), WarpgroupSums::<R>::zeros());
-                // Products read metadata as they go on: those of a stage and of the one before are in registers of
+                // Products read metadata as they go on: those of a step and of the one before are in registers of
                 // their own, and two turns of the loop are written out so that nothing is copied among them.
-                let (mut even, mut odd) = ([0; 2], [0; 2]);
-                let mut stage = 0;
-                loop {
-                    at = Self::turn(s, at, &mut sums, (&mut even, &mut odd));
-                    stage += 1;
-                    if stage == stages {
+                let (mut even, mut odd, mut last) = ([0; 2], [0; 2], [0; 2]);
+                let (mut step, full) = (0, stages / A::AT_ONCE);
+                while A::AT_ONCE == 1 || step < full {
+                    at = Self::step::<S, 1>(s, at, &mut sums, (&mut even, &mut odd));
+                    step += 1;
+                    if step == full {
                         break;
                     }
-                    at = Self::turn(s, at, &mut sums, (&mut odd, &mut even));
-                    stage += 1;
-                    if stage == stages {
+                    at = Self::step::<S, 1>(s, at, &mut sums, (&mut odd, &mut even));
+                    step += 1;
+                    if step == full {
                         break;
                     }
+                }
+                if A::AT_ONCE == 2 && !stages.is_multiple_of(2) {
+                    at = Self::step::<S, 0>(s, at, &mut sums, (&mut last, &mut even));
+                    s.warpgroup_wait::<1, 2>(&mut odd); // the step before may have had either
                 }
                 let second = if BLOCKS == 2 { s.warpgroup_finish(sums.1) } else { [0.0; R] };
                 let sums = [s.warpgroup_finish(sums.0), second];
                 // All products have ended. This tells the compiler that their metadata were in registers until now.
                 s.warpgroup_wait::<0, 2>(&mut even);
                 s.warpgroup_wait::<0, 2>(&mut odd);
+                if A::AT_ONCE == 2 {
+                    s.warpgroup_wait::<0, 2>(&mut last);
+                }
                 // 5. Registers -> shared -> global.
                 Self::store(s, work, item, &sums);
                 item += s.grid_dim();
@@ -236,27 +244,34 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         }
     }
 
-    /// The metadata of this warpgroup's columns, if weights have any.
+    /// The metadata of this warpgroup's columns, if weights have any: of two blocks of them, or of two stages.
     #[inline(always)]
-    unsafe fn metadata<S: Simt>(s: &S, at: Slot) -> [u32; 2] {
+    unsafe fn metadata<S: Simt, const WHOLE: u32>(s: &S, at: Slot) -> [u32; 2] {
         if W::METADATA_BYTES == 0 {
             return [0; 2];
         }
         let group = s.thread_idx() / WARPGROUP;
-        let from = at.number * Self::STAGE_BYTES
+        let from = at.number * Self::SLOT_BYTES
             + Self::METADATA_AT
             + group * BLOCKS * W::METADATA_BYTES
             + s.thread_idx() % WARPGROUP * 4;
         // SAFETY: the stage has arrived.
         unsafe {
-            let second = if BLOCKS == 2 { s.load_shared(from + W::METADATA_BYTES) } else { 0 };
+            let second = if BLOCKS == 2 {
+                s.load_shared(from + W::METADATA_BYTES)
+            } else if A::AT_ONCE == 2 && WHOLE == 1 {
+                s.load_shared(from + Self::STAGE_BYTES)
+            } else {
+                0
+            };
             [s.load_shared(from), second]
         }
     }
 
-    /// Adds a stage's products to sums while those of the one before end. Returns the slot of the next stage.
+    /// Adds a step's products to sums while those of the one before end. Returns the slot of the next step. Only the last
+    /// of an item may be not `WHOLE`: have one stage in place of two.
     #[inline(always)]
-    unsafe fn turn<S: Simt>(
+    unsafe fn step<S: Simt, const WHOLE: u32>(
         s: &S,
         at: Slot,
         sums: &mut Sums<R>,
@@ -264,29 +279,41 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     ) -> Slot {
         // SAFETY: the obligations of the params; all threads are here.
         unsafe {
-            *now = Self::metadata(s, at);
-            Self::multiply(s, sums, *now, at);
+            *now = Self::metadata::<S, WHOLE>(s, at);
+            Self::multiply::<S, WHOLE>(s, sums, *now, at);
             s.warpgroup_wait::<1, 2>(before);
-            Self::meet(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
+            Self::meet(s); // RAW: next step arrived -> read; WAR: step before read -> copies
         }
-        at.next::<STAGES>()
+        at.next::<SLOTS>()
     }
 
-    /// Starts the products of a stage, and closes their group.
+    /// Starts the products of a step, and closes their group.
     #[inline(always)]
-    unsafe fn multiply<S: Simt>(s: &S, sums: &mut Sums<R>, metadata: [u32; 2], at: Slot) {
-        let slab = at.number * Self::STAGE_BYTES;
-        // SAFETY: the stage has arrived by bulk copies and a barrier followed, and it stays until all have waited.
+    unsafe fn multiply<S: Simt, const WHOLE: u32>(s: &S, sums: &mut Sums<R>, metadata: [u32; 2], at: Slot) {
+        let slab = at.number * Self::SLOT_BYTES;
+        // SAFETY: the step has arrived by bulk copies and a barrier followed, and it stays until all have waited.
         unsafe {
             A::before_products(s);
             s.warpgroup_fence();
+            Self::products(s, sums, metadata, slab);
+            if A::AT_ONCE == 2 && WHOLE == 1 {
+                Self::products(s, sums, [metadata[1]; 2], slab + Self::STAGE_BYTES);
+            }
+            s.warpgroup_commit();
+        }
+    }
+
+    /// Starts the products of a stage.
+    #[inline(always)]
+    unsafe fn products<S: Simt>(s: &S, sums: &mut Sums<R>, metadata: [u32; 2], slab: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
             Self::product::<S, 0>(s, sums, metadata, slab);
             Self::product::<S, 1>(s, sums, metadata, slab);
             if W::PRODUCTS == 4 {
                 Self::product::<S, 2>(s, sums, metadata, slab);
                 Self::product::<S, 3>(s, sums, metadata, slab);
             }
-            s.warpgroup_commit();
         }
     }
 

@@ -13,6 +13,8 @@ pub trait Activations {
     const PICKS: bool;
     /// Bytes of the list of a stage's rows in shared memory, which come with another stage; a multiple of 16.
     const ORDER_BYTES: u32;
+    /// Stages of a step, 1 or 2.
+    const AT_ONCE: u32;
 
     /// What there is to do.
     fn work(params: &Self::Params) -> &WarpgroupWork;
@@ -32,7 +34,7 @@ pub trait Activations {
         metadata: u32,
     );
 
-    /// What a thread that multiplies does behind the barrier that tells it of a stage: there copies by threads are
+    /// What a thread that multiplies does behind the barrier that tells it of a step: there copies by threads are
     /// fenced off. By those who started them, who have less time, products took as long or longer.
     ///
     /// # Safety
@@ -40,18 +42,18 @@ pub trait Activations {
     unsafe fn before_products<S: Simt>(s: &S);
 
     /// What the warpgroup that brings does: leaves registers to the others, then starts the copies of all items of its
-    /// block, those of a stage when the one that was there before is read, and waits for them. It comes to as many
+    /// block, those of a step when the one that was there before is read, and waits for them. It comes to as many
     /// barriers as the others.
     ///
     /// # Safety
     /// The obligations of the params; every thread of the warpgroup is here.
-    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32>(
         s: &S,
         params: &Self::Params,
     );
 }
 
-/// A stage's place in shared memory, and how often that was used before.
+/// A step's place in shared memory, and how often that was used before.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub(super) number: u32,
@@ -62,8 +64,8 @@ impl Slot {
     pub(super) const FIRST: Self = Self { number: 0, round: 0 };
 
     #[inline(always)]
-    pub(super) const fn next<const STAGES: u32>(self) -> Self {
-        if self.number + 1 == STAGES {
+    pub(super) const fn next<const SLOTS: u32>(self) -> Self {
+        if self.number + 1 == SLOTS {
             Self { number: 0, round: self.round + 1 }
         } else {
             Self { number: self.number + 1, ..self }

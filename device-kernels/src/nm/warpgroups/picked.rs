@@ -37,8 +37,7 @@ pub const fn picked_order_index(slot: u32) -> u32 {
 }
 
 /// The kernel that this is a part of.
-type Block<W, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Warpgroups<Picked, W, BLOCKS, R, STAGES>;
+type Block<W, const BLOCKS: u32, const R: usize, const SLOTS: u32> = Warpgroups<Picked, W, BLOCKS, R, SLOTS>;
 
 /// Arguments of [`NmPacked`](super::NmPacked) and of [`NmKept`](super::NmKept).
 ///
@@ -70,6 +69,7 @@ impl Activations for Picked {
     type Params = NmPickedParams;
     const PICKS: bool = true;
     const ORDER_BYTES: u32 = ORDER_BYTES;
+    const AT_ONCE: u32 = 1;
 
     #[inline(always)]
     fn work(params: &NmPickedParams) -> &WarpgroupWork {
@@ -102,22 +102,22 @@ impl Activations for Picked {
     }
 
     #[inline(always)]
-    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32>(
         s: &S,
         p: &NmPickedParams,
     ) {
-        let meet_again = Block::<W, BLOCKS, R, STAGES>::meet_again::<S>;
+        let meet_again = Block::<W, BLOCKS, R, SLOTS>::meet_again::<S>;
         let mut item = s.block_idx();
         // SAFETY: the obligations of the params; as many barriers as `multiply_tiles` has. Each bringing closes a group
         // of this thread's copies, even if nothing is left to bring, so that groups can be counted: when stage `t + 1`
-        // is waited for, `t + STAGES - 1` were closed, of which the first `t + 2` must have come.
+        // is waited for, `t + SLOTS - 1` were closed, of which the first `t + 2` must have come.
         unsafe {
             s.warpgroup_give_registers::<40>();
-            let mut feed = Feed::<W, BLOCKS, R, STAGES>::new(s, p, item);
-            Block::<W, BLOCKS, R, STAGES>::make_counters(s, feed.leads);
+            let mut feed = Feed::<W, BLOCKS, R, SLOTS>::new(s, p, item);
+            Block::<W, BLOCKS, R, SLOTS>::make_counters(s, feed.leads);
             meet_again(s); // RAW: counters made -> used
             let mut stage = 0;
-            while stage < STAGES - 1 {
+            while stage < SLOTS - 1 {
                 feed.bring(s);
                 stage += 1;
             }
@@ -127,7 +127,7 @@ impl Activations for Picked {
             while item < p.work.items {
                 let (mut stage, (_, stages)) = (0, p.work.stages_of(item));
                 while stage < stages {
-                    at = at.next::<STAGES>();
+                    at = at.next::<SLOTS>();
                     stage += 1;
                     if stage < stages || item + s.grid_dim() < p.work.items {
                         feed.await_stage(s, at);
@@ -142,7 +142,7 @@ impl Activations for Picked {
 }
 
 /// What a thread of the warpgroup brings: its pieces of every stage, item after item.
-struct Feed<'a, W, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+struct Feed<'a, W, const BLOCKS: u32, const R: usize, const SLOTS: u32> {
     params: &'a NmPickedParams,
     /// Whether this is the thread that brings weights.
     leads: bool,
@@ -164,12 +164,10 @@ struct Feed<'a, W, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     form: PhantomData<W>,
 }
 
-impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Feed<'a, W, BLOCKS, R, STAGES>
-{
-    const RUNS: u32 = Block::<W, BLOCKS, R, STAGES>::BM / RUN;
+impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32> Feed<'a, W, BLOCKS, R, SLOTS> {
+    const RUNS: u32 = Block::<W, BLOCKS, R, SLOTS>::BM / RUN;
     const VALID: () = {
-        assert!(Block::<W, BLOCKS, R, STAGES>::BM.is_multiple_of(RUN), "whole runs");
+        assert!(Block::<W, BLOCKS, R, SLOTS>::BM.is_multiple_of(RUN), "whole runs");
         assert!(Self::RUNS as usize <= MOST_RUNS, "loops are unrolled so far");
     };
 
@@ -195,7 +193,7 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
             a: params.a,
             left: 0,
             order: params.order,
-            rows_at: Block::<W, BLOCKS, R, STAGES>::ROWS_AT + slot * THREAD_ORDER_BYTES,
+            rows_at: Block::<W, BLOCKS, R, SLOTS>::ROWS_AT + slot * THREAD_ORDER_BYTES,
             weights: params.work.weights,
             form: PhantomData,
         };
@@ -214,13 +212,13 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
         }
         let (n_tile, m_tile) = work.place(self.item >> work.parts_log2);
         let (slot, piece) = (Self::thread(s) / PIECES, Self::thread(s) % PIECES);
-        let first = m_tile * Block::<W, BLOCKS, R, STAGES>::BM + piece * 8;
+        let first = m_tile * Block::<W, BLOCKS, R, SLOTS>::BM + piece * 8;
         self.a = p.a.byte_add(2 * u64::from(first));
         self.left = work.output.m.saturating_sub(first);
         let before = u64::from(n_tile) * u64::from(work.stages) + u64::from(begin);
         let order = before * u64::from(ORDER_BYTES) + u64::from(slot * THREAD_ORDER_BYTES);
         self.order = p.order.byte_add(order);
-        let bytes = u64::from(Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES);
+        let bytes = u64::from(Block::<W, BLOCKS, R, SLOTS>::WEIGHT_BYTES);
         self.weights = work.weights.byte_add(before * bytes);
     }
 
@@ -234,12 +232,12 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
         // SAFETY: the order has 64 rows a stage, those of a thread next to each other; what came with a stage stays
         // as long as that.
         unsafe {
-            match self.stage.checked_sub(STAGES - 1) {
+            match self.stage.checked_sub(SLOTS - 1) {
                 None => s.load_readonly(
                     self.order.byte_add(u64::from(self.stage) * u64::from(ORDER_BYTES)).cast(),
                 ),
                 Some(_) => {
-                    let slot = if self.slot + 1 == STAGES { 0 } else { self.slot + 1 };
+                    let slot = if self.slot + 1 == SLOTS { 0 } else { self.slot + 1 };
                     s.load_shared(self.rows_at + slot * ORDER_BYTES)
                 }
             }
@@ -276,25 +274,25 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
             unsafe { s.copy_async_commit() };
             return;
         }
-        let slab = self.slot * Block::<W, BLOCKS, R, STAGES>::STAGE_BYTES;
+        let slab = self.slot * Block::<W, BLOCKS, R, SLOTS>::STAGE_BYTES;
         // SAFETY: the slot has room; nobody reads it any more. Rows are of `A`, and read up to the 16 bytes that the
         // last element of the tile is in.
         unsafe {
             if self.leads {
-                let bytes = Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES;
-                let to = slab + Block::<W, BLOCKS, R, STAGES>::VALUES_AT;
+                let bytes = Block::<W, BLOCKS, R, SLOTS>::WEIGHT_BYTES;
+                let to = slab + Block::<W, BLOCKS, R, SLOTS>::VALUES_AT;
                 let from = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
-                s.copy_bulk(to, from, bytes, Block::<W, BLOCKS, R, STAGES>::counter(self.slot));
+                s.copy_bulk(to, from, bytes, Block::<W, BLOCKS, R, SLOTS>::counter(self.slot));
                 // The leader's first place is the order's. The rows of the stage that is brought when this one is
                 // multiplied:
-                let later = self.stage + STAGES - 1;
+                let later = self.stage + SLOTS - 1;
                 let of_order = if later < self.stages { ORDER_BYTES } else { 0 };
                 if of_order > 0 {
                     let from = self.order.byte_add(u64::from(later) * u64::from(ORDER_BYTES));
                     let to = self.rows_at + self.slot * ORDER_BYTES;
-                    s.copy_bulk(to, from, of_order, Block::<W, BLOCKS, R, STAGES>::counter(self.slot));
+                    s.copy_bulk(to, from, of_order, Block::<W, BLOCKS, R, SLOTS>::counter(self.slot));
                 }
-                s.copy_bulk_commit(Block::<W, BLOCKS, R, STAGES>::counter(self.slot), bytes + of_order);
+                s.copy_bulk_commit(Block::<W, BLOCKS, R, SLOTS>::counter(self.slot), bytes + of_order);
             }
             let rows = self.rows(s);
             // Two times the same, so that nothing is compared for the many tiles that are whole.
@@ -304,7 +302,7 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
                 self.gather(s, slab, rows, |run| run * RUN < self.left);
             }
             s.copy_async_commit();
-            self.slot = if self.slot + 1 == STAGES { 0 } else { self.slot + 1 };
+            self.slot = if self.slot + 1 == SLOTS { 0 } else { self.slot + 1 };
             self.stage += 1;
             if self.stage == self.stages {
                 self.stage = 0;
@@ -320,16 +318,16 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
     unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot) {
         // SAFETY: the stage was brought, and is the last that was in this slot. Who multiplies fences copies off.
         unsafe {
-            match STAGES {
+            match SLOTS {
                 4 => s.copy_async_wait::<1>(),
                 5 => s.copy_async_wait::<2>(),
                 6 => s.copy_async_wait::<3>(),
                 7 => s.copy_async_wait::<4>(),
                 8 => s.copy_async_wait::<5>(),
-                _ => const { assert!(4 <= STAGES && STAGES <= 8, "waits are written out so far") },
+                _ => const { assert!(4 <= SLOTS && SLOTS <= 8, "waits are written out so far") },
             }
             if self.leads {
-                s.copy_bulk_wait(Block::<W, BLOCKS, R, STAGES>::counter(at.number), at.round);
+                s.copy_bulk_wait(Block::<W, BLOCKS, R, SLOTS>::counter(at.number), at.round);
             }
         }
     }

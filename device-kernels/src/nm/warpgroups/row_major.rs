@@ -10,11 +10,11 @@ use windrow_simt::{
 use super::feed::{Activations, Slot};
 use super::{GROUPS, STAGE_SLOTS, StageWeights, WarpgroupWork, Warpgroups};
 
-/// Warps of the third warpgroup that start copies and wait for them, a stage each by turns: starting those of one stage
+/// Warps of the third warpgroup that start copies and wait for them, a step each by turns: starting those of one step
 /// and waiting for those of the next, one after the other, would take longer than multiplying.
 const FEEDERS: u32 = 3;
 
-/// Which of the feeders waits for a stage, and which brings the one that is then brought: stages are theirs by turns.
+/// Which of the feeders waits for a step, and which brings the one that is then brought: steps are theirs by turns.
 #[derive(Clone, Copy)]
 struct Turn {
     awaits: u32,
@@ -28,18 +28,18 @@ impl Turn {
         Self { awaits: if self.awaits + 1 == FEEDERS { 0 } else { self.awaits + 1 } }
     }
 
-    /// When the stage arrives before which one is read, that before may be replaced: by the one that is so many
+    /// When the step arrives before which one is read, that before may be replaced: by the one that is so many
     /// further.
     #[inline(always)]
-    const fn brings<const STAGES: u32>(self) -> u32 {
-        let ahead = self.awaits + (STAGES - 2) % FEEDERS;
+    const fn brings<const SLOTS: u32>(self) -> u32 {
+        let ahead = self.awaits + (SLOTS - 2) % FEEDERS;
         if ahead >= FEEDERS { ahead - FEEDERS } else { ahead }
     }
 }
 
 /// The kernel that this is a part of.
-type Block<W, const BLOCKS: u32, const R: usize, const STAGES: u32> =
-    Warpgroups<RowMajor, W, BLOCKS, R, STAGES>;
+type Block<W, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32> =
+    Warpgroups<RowMajor<AT_ONCE>, W, BLOCKS, R, SLOTS>;
 
 /// Arguments of [`NmSparse`](super::NmSparse).
 ///
@@ -57,13 +57,14 @@ pub struct NmSparseParams {
 /// Rows of `A` lie as the copy engine leaves them.
 const ROWS: OperandLayout = OperandLayout { inner_bytes: 16, rows_bytes: 1024, swizzle: Swizzle::Bytes128 };
 
-/// Row-major activations, which the copy engine brings.
-pub struct RowMajor;
+/// Row-major activations, which the copy engine brings, `AT_ONCE` stages a step.
+pub struct RowMajor<const AT_ONCE: u32>;
 
-impl Activations for RowMajor {
+impl<const AT_ONCE: u32> Activations for RowMajor<AT_ONCE> {
     type Params = NmSparseParams;
     const PICKS: bool = false;
     const ORDER_BYTES: u32 = 0;
+    const AT_ONCE: u32 = AT_ONCE;
 
     #[inline(always)]
     fn work(params: &NmSparseParams) -> &WarpgroupWork {
@@ -90,39 +91,35 @@ impl Activations for RowMajor {
     unsafe fn before_products<S: Simt>(_: &S) {}
 
     #[inline(always)]
-    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    unsafe fn feed<S: Simt, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32>(
         s: &S,
         p: &NmSparseParams,
     ) {
-        const {
-            assert!(
-                !STAGES.is_multiple_of(FEEDERS),
-                "who has just brought a stage need not wait for the next"
-            )
-        }
-        let meet_again = Block::<W, BLOCKS, R, STAGES>::meet_again::<S>;
+        const { assert!(!SLOTS.is_multiple_of(FEEDERS), "who has just brought a step need not wait for the next") }
+        let meet_again = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::meet_again::<S>;
         let mut item = s.block_idx();
         // SAFETY: the obligations of the params; as many barriers as `multiply_tiles` has.
         unsafe {
             s.warpgroup_give_registers::<40>();
-            let mut feed = Feed::<W, BLOCKS, R, STAGES>::new(s, p, item);
-            Block::<W, BLOCKS, R, STAGES>::make_counters(s, feed.brings && feed.number == 0);
+            let mut feed = Feed::<W, BLOCKS, R, SLOTS, AT_ONCE>::new(s, p, item);
+            Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::make_counters(s, feed.brings && feed.number == 0);
             meet_again(s); // RAW: counters made -> used
             feed.begin(s);
             let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
-            feed.await_stage(s, at, turn.awaits);
-            meet_again(s); // RAW: stage arrived -> read
+            feed.await_step(s, at, turn.awaits);
+            meet_again(s); // RAW: step arrived -> read
             while item < p.work.items {
-                let (mut stage, (_, stages)) = (0, p.work.stages_of(item));
-                while stage < stages {
-                    at = at.next::<STAGES>();
+                let (_, stages) = p.work.stages_of(item);
+                let (mut step, steps) = (0, stages.div_ceil(AT_ONCE));
+                while step < steps {
+                    at = at.next::<SLOTS>();
                     turn = turn.next();
-                    stage += 1;
-                    if stage < stages || item + s.grid_dim() < p.work.items {
-                        feed.await_stage(s, at, turn.awaits);
+                    step += 1;
+                    if step < steps || item + s.grid_dim() < p.work.items {
+                        feed.await_step(s, at, turn.awaits);
                     }
-                    meet_again(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
-                    if feed.number == turn.brings::<STAGES>() {
+                    meet_again(s); // RAW: next step arrived -> read; WAR: step before read -> copies
+                    if feed.number == turn.brings::<SLOTS>() {
                         feed.bring(s);
                     }
                 }
@@ -132,16 +129,16 @@ impl Activations for RowMajor {
     }
 }
 
-/// What one of the feeders brings: every stage but those of the others, item after item.
-struct Feed<'a, W, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+/// What one of the feeders brings: every step but those of the others, item after item.
+struct Feed<'a, W, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32> {
     params: &'a NmSparseParams,
     /// Which feeder this is.
     number: u32,
     /// Whether this is the thread that brings; others do nothing.
     brings: bool,
     item: u32,
-    /// The stage, counted from the first of the item, and how many the item has.
-    stage: u32,
+    /// The step, counted from the first of the item, and how many stages the item has.
+    step: u32,
     stages: u32,
     slot: u32,
     /// First row of `A` that the item takes, and first element of its inner dimension.
@@ -152,8 +149,8 @@ struct Feed<'a, W, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     form: PhantomData<W>,
 }
 
-impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Feed<'a, W, BLOCKS, R, STAGES>
+impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32>
+    Feed<'a, W, BLOCKS, R, SLOTS, AT_ONCE>
 {
     #[inline(always)]
     fn new<S: Simt>(s: &S, params: &'a NmSparseParams, item: u32) -> Self {
@@ -163,7 +160,7 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
             number,
             brings: number < FEEDERS && s.lane() == 0,
             item,
-            stage: number,
+            step: number,
             stages: 0,
             slot: number,
             row: 0,
@@ -186,65 +183,73 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
             return;
         }
         let (n_tile, m_tile) = p.work.place(self.item >> p.work.parts_log2);
-        self.row = m_tile * Block::<W, BLOCKS, R, STAGES>::BM;
+        self.row = m_tile * Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::BM;
         self.inner = begin * STAGE_SLOTS;
         let before = u64::from(n_tile) * u64::from(p.work.stages) + u64::from(begin);
-        let bytes = u64::from(Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES);
+        let bytes = u64::from(Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::WEIGHT_BYTES);
         self.weights = p.work.weights.byte_add(before * bytes);
     }
 
-    /// Goes on to the item that the stage is of, if it is beyond the last of this one.
+    /// Goes on to the item that the step is of, if it is beyond the last of this one.
     #[inline(always)]
     fn next_item<S: Simt>(&mut self, s: &S) {
-        while self.stage >= self.stages {
-            self.stage -= self.stages;
+        while self.step >= self.stages.div_ceil(AT_ONCE) {
+            self.step -= self.stages.div_ceil(AT_ONCE);
             self.item += s.grid_dim();
             self.locate();
         }
     }
 
-    /// Brings its own of all stages but one.
+    /// Brings its own of as many steps as there are slots but one.
     #[inline(always)]
     unsafe fn begin<S: Simt>(&mut self, s: &S) {
-        let mut stage = self.number;
-        while stage < STAGES - 1 {
+        let mut step = self.number;
+        while step < SLOTS - 1 {
             // SAFETY: the slot was not used before.
             unsafe { self.bring(s) };
-            stage += FEEDERS;
+            step += FEEDERS;
         }
     }
 
-    /// Starts the copies of its next stage, into the slot that has been free for longest.
+    /// Starts the copies of its next step, into the slot that has been free for longest. The last of an item may have one
+    /// stage.
     #[inline(always)]
     unsafe fn bring<S: Simt>(&mut self, s: &S) {
         let p = self.params;
         if !self.brings || self.item >= p.work.items {
             return;
         }
-        let to = self.slot * Block::<W, BLOCKS, R, STAGES>::STAGE_BYTES;
-        let bytes = Block::<W, BLOCKS, R, STAGES>::WEIGHT_BYTES;
-        let values_at = Block::<W, BLOCKS, R, STAGES>::VALUES_AT;
-        let counter = Block::<W, BLOCKS, R, STAGES>::counter(self.slot);
-        let at = [self.inner + self.stage * STAGE_SLOTS, self.row];
-        let weights = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
+        let slab = self.slot * Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::SLOT_BYTES;
+        let bytes = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::WEIGHT_BYTES;
+        let values_at = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::VALUES_AT;
+        let counter = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::counter(self.slot);
+        let first = self.step * AT_ONCE;
+        let count = if AT_ONCE == 1 || first + 1 == self.stages { 1 } else { AT_ONCE };
         // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
         unsafe {
-            s.copy_bulk_box(to, &p.map, at, counter);
-            s.copy_bulk(to + values_at, weights, bytes, counter);
-            s.copy_bulk_commit(counter, values_at + bytes);
+            let mut i = 0;
+            while i < count {
+                let to = slab + i * Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::STAGE_BYTES;
+                let at = [self.inner + (first + i) * STAGE_SLOTS, self.row];
+                let weights = self.weights.byte_add(u64::from(first + i) * u64::from(bytes));
+                s.copy_bulk_box(to, &p.map, at, counter);
+                s.copy_bulk(to + values_at, weights, bytes, counter);
+                i += 1;
+            }
+            s.copy_bulk_commit(counter, count * (values_at + bytes));
         }
         self.slot += FEEDERS;
-        self.slot -= if self.slot >= STAGES { STAGES } else { 0 };
-        self.stage += FEEDERS;
+        self.slot -= if self.slot >= SLOTS { SLOTS } else { 0 };
+        self.step += FEEDERS;
         self.next_item(s);
     }
 
-    /// Waits for the copies of a stage, if `feeder` brought them and is this; others know of it after a barrier.
+    /// Waits for the copies of a step, if `feeder` brought them and is this; others know of it after a barrier.
     #[inline(always)]
-    unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot, feeder: u32) {
+    unsafe fn await_step<S: Simt>(&self, s: &S, at: Slot, feeder: u32) {
         if self.brings && self.number == feeder {
-            // SAFETY: the stage was brought, and is the last that was in this slot.
-            unsafe { s.copy_bulk_wait(Block::<W, BLOCKS, R, STAGES>::counter(at.number), at.round) }
+            // SAFETY: the step was brought, and is the last that was in this slot.
+            unsafe { s.copy_bulk_wait(Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::counter(at.number), at.round) }
         }
     }
 }

@@ -42,8 +42,8 @@ pub(super) const fn check_chunks(rows: usize, chunks: usize) {
     assert!(2 * rows * ROW_BYTES <= WARPS * warp_bytes(rows), "two chunks of 16 bits where one is in f32");
 }
 
-impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Warpgroups<A, W, BLOCKS, R, STAGES>
+impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32>
+    Warpgroups<A, W, BLOCKS, R, SLOTS>
 {
     /// The type of elements of 16 bits that are stored in whole rows: that of the operands.
     const HALVES: OutputType = match W::Element::DTYPE {

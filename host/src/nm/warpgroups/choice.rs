@@ -177,7 +177,7 @@ impl Instance for Choice {
             NmRows::All | NmRows::Ordered => costs.flop_per_ns,
             NmRows::Kept => costs.flop_per_ns / 2.0,
         };
-        let multiplied = costs.any_stage_ns
+        let multiplied = costs.step_ns / f64::from(self.tile.stages_at_once(self.rows))
             + costs.stage_ns * f64::from(columns) / 128.0
             + 2.0 * area * f64::from(STAGE_SLOTS) / flop_per_ns;
         let stage = match self.rows {
