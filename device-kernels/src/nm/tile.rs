@@ -29,8 +29,8 @@ impl NmTile {
         2 * self.stage_bytes(slots, depth) + Self::COUNTER_BYTES
     }
 
-    /// Stages that a block of [warpgroups](super::Warpgroups) takes at a time: two, where activations are not picked, of
-    /// tiles so small that the products of one are over too soon.
+    /// Stages that a block of [warpgroups](super::Warpgroups) takes at a time: two, where activations are not picked,
+    /// of tiles so small that the products of one are over too soon.
     #[must_use]
     pub const fn stages_at_once(self, rows: NmRows) -> u32 {
         if matches!(rows, NmRows::All) && self.rows * self.columns <= 128 * 128 { 2 } else { 1 }

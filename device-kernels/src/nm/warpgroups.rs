@@ -25,10 +25,10 @@
 //! part of the stages of one after the other; stages of the next are on their way while the last of this are multiplied
 //! and its sums are stored.
 //!
-//! A *step* is multiplied while the one before it ends. One barrier serves both directions: before it, every thread that
-//! multiplies has waited for the products of the step before, in whose place copies may come, and the third warpgroup
-//! for the copies of the step that comes next. A step is a stage, or, where tiles are small, two: what it costs beside
-//! its products takes longer than one of their stages is multiplied.
+//! A *step* is multiplied while the one before it ends. One barrier serves both directions: before it, every thread
+//! that multiplies has waited for the products of the step before, in whose place copies may come, and the third
+//! warpgroup for the copies of the step that comes next. A step is a stage, or, where tiles are small, two: what it
+//! costs beside its products takes longer than one of their stages is multiplied.
 
 mod feed;
 mod picked;
@@ -268,8 +268,8 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         }
     }
 
-    /// Adds a step's products to sums while those of the one before end. Returns the slot of the next step. Only the last
-    /// of an item may be not `WHOLE`: have one stage in place of two.
+    /// Adds a step's products to sums while those of the one before end. Returns the slot of the next step. Only the
+    /// last of an item may be not `WHOLE`: have one stage in place of two.
     #[inline(always)]
     unsafe fn step<S: Simt, const WHOLE: u32>(
         s: &S,

@@ -170,12 +170,12 @@ impl NmTensorCoreCosts {
 }
 
 impl NmSparseTensorCoreCosts {
-    /// Fitted to four tiles and 17 shapes from 512³ to 4096 × 12288 × 4096 in f16, where no parts are added up: the tile
-    /// that it takes is the quickest of those timed, or takes 1.01 times as long; times are predicted to 0.90 to 1.17 of
-    /// what was measured, to 6 % in the root mean square.
-    /// What adding up parts takes, and what gathered stages do, was measured on an H100, whose multiprocessors and L2
-    /// cache are much the same: that of rows which a whole tile keeps on 15 shapes, four tiles and four patterns, whose
-    /// times are predicted to 3 % in the mean, and at worst to 0.83 of what was measured.
+    /// Fitted to four tiles and 17 shapes from 512³ to 4096 × 12288 × 4096 in f16, where no parts are added up: the
+    /// tile that it takes is the quickest of those timed, or takes 1.01 times as long; times are predicted to 0.90 to
+    /// 1.17 of what was measured, to 6 % in the root mean square. What adding up parts takes, and what gathered stages
+    /// do, was measured on an H100, whose multiprocessors and L2 cache are much the same: that of rows which a whole
+    /// tile keeps on 15 shapes, four tiles and four patterns, whose times are predicted to 3 % in the mean, and at
+    /// worst to 0.83 of what was measured.
     pub(super) const H200: Self = Self {
         flop_per_ns: 21_000.0,
         step_ns: 156.0,

@@ -48,8 +48,8 @@
 //!   does), unless both read or both update it atomically; any write to a byte that the launch reads
 //!   through the read-only path or as the source of a `cp.async`.
 //! - *Shared memory*: the same, with everything unwritten when a block begins.
-//! - *Order*: only `sync_block`, `sync_warpgroup` and `sync_warp` order memory; shuffles, votes, `ldmatrix`,
-//!   `stmatrix` and `mma` wait for their lanes, but order nothing. Within that rule, races are found exactly, to 2 bytes, and
+//! - *Order*: only `sync_block`, `sync_warpgroup` and `sync_warp` order memory; shuffles, votes, `ldmatrix`, `stmatrix`
+//!   and `mma` wait for their lanes, but order nothing. Within that rule, races are found exactly, to 2 bytes, and
 //!   whatever the schedule: the accesses need not happen to come in the wrong order.
 //! - *Collectives*: lanes or threads that wait at different calls, or whose partners have exited.
 //! - *`cp.async`*: bytes arrive at the last legal moment, inside the wait that covers their group.

@@ -2,6 +2,7 @@
 
 mod collectives;
 mod copies;
+mod exit;
 mod warpgroup;
 
 use std::cell::{Cell, RefCell};
@@ -89,24 +90,6 @@ impl<'a> Thread<'a> {
     #[cold]
     fn refuse(&self, who: &Access, reason: String) -> ! {
         self.fail(Box::new(Violation::InvalidOperand { by: self.block.spot(who), reason }))
-    }
-
-    /// What is checked when the kernel returns.
-    pub(super) fn exit(&self) {
-        self.block.count_calls(self.calls.get());
-        let copies = self.copies.borrow();
-        if let Some(oldest) = copies.front() {
-            let copy = self.block.spot(&oldest.issued);
-            self.block.report(Box::new(Violation::CopyNeverWaited { copy, copies: copies.len() }));
-        }
-        let products = self.products.borrow().under_way.len();
-        if products > 0 {
-            let (block, thread) = (self.block.position(), u32::from(self.index));
-            self.block.report(Box::new(Violation::ProductNeverWaited { block, thread, products }));
-        }
-        if let Some((oldest, copies)) = self.bulk.borrow().unfinished() {
-            self.block.report(Box::new(Violation::CopyNeverWaited { copy: self.block.spot(oldest), copies }));
-        }
     }
 
     fn expect<T>(&self, who: &Access, result: Result<T, String>) -> T {

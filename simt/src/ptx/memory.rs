@@ -56,7 +56,28 @@ macro_rules! loader {
     };
 }
 
-/// Defines a store, likewise.
+/// Defines a load of four matrices of 8 × 8 elements of 16 bits, of whose rows each lane has one address.
+macro_rules! matrix_loader {
+    ($name:ident, $instruction:literal) => {
+        /// # Safety
+        /// The address is as [`Simt::load_matrix_x4`](crate::Simt::load_matrix_x4) asks, and all lanes are here.
+        #[inline(always)]
+        pub(super) unsafe fn $name(row_address: u32) -> [u32; 4] {
+            let (a, b, c, d): (u32, u32, u32, u32);
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(
+                    concat!($instruction, " {{{0}, {1}, {2}, {3}}}, [{4}];"),
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row_address,
+                    options(nostack)
+                );
+            }
+            [a, b, c, d]
+        }
+    };
+}
+
+/// Defines a store: `asm` text around the width, for each word size.
 macro_rules! storer {
     ($(#[$doc:meta])* $name:ident, $address:ty, $class:ident, $instruction:literal) => {
         $(#[$doc])*
@@ -122,3 +143,19 @@ storer!(
     /// The address is as [`Simt::store_shared`](crate::Simt::store_shared) asks.
     store_shared, u32, reg32, "st.shared"
 );
+
+matrix_loader!(load_matrix_x4, "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
+matrix_loader!(load_matrix_x4_trans, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16");
+
+/// # Safety
+/// The address is as [`Simt::store_matrix_x4_trans`](crate::Simt::store_matrix_x4_trans) asks, and all lanes are here.
+#[inline(always)]
+pub(super) unsafe fn store_matrix_x4_trans(row_address: u32, [a, b, c, d]: [u32; 4]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [{0}], {{{1}, {2}, {3}, {4}}};",
+            in(reg32) row_address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack)
+        );
+    }
+}

@@ -350,40 +350,18 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn load_matrix_x4(&self, row_address: u32) -> [u32; 4] {
-        let (a, b, c, d): (u32, u32, u32, u32);
         // SAFETY: all lanes are here with 16 aligned bytes each, inside the launch's shared bytes and written.
-        unsafe {
-            asm!(
-                "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
-                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) memory::shared(row_address),
-                options(nostack)
-            );
-        }
-        [a, b, c, d]
+        unsafe { memory::load_matrix_x4(memory::shared(row_address)) }
     }
     #[inline(always)]
     unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4] {
-        let (a, b, c, d): (u32, u32, u32, u32);
-        // SAFETY: all lanes are here with 16 aligned bytes each, inside the launch's shared bytes and written.
-        unsafe {
-            asm!(
-                "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
-                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) memory::shared(row_address),
-                options(nostack)
-            );
-        }
-        [a, b, c, d]
+        // SAFETY: as above.
+        unsafe { memory::load_matrix_x4_trans(memory::shared(row_address)) }
     }
     #[inline(always)]
-    unsafe fn store_matrix_x4_trans(&self, row_address: u32, [a, b, c, d]: [u32; 4]) {
+    unsafe fn store_matrix_x4_trans(&self, row_address: u32, matrices: [u32; 4]) {
         // SAFETY: all lanes are here with 16 aligned bytes each, inside the launch's shared bytes.
-        unsafe {
-            asm!(
-                "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [{0}], {{{1}, {2}, {3}, {4}}};",
-                in(reg32) memory::shared(row_address), in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
-                options(nostack)
-            );
-        }
+        unsafe { memory::store_matrix_x4_trans(memory::shared(row_address), matrices) }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {

@@ -211,8 +211,8 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32, c
         }
     }
 
-    /// Starts the copies of its next step, into the slot that has been free for longest. The last of an item may have one
-    /// stage.
+    /// Starts the copies of its next step, into the slot that has been free for longest. The last of an item may have
+    /// one stage.
     #[inline(always)]
     unsafe fn bring<S: Simt>(&mut self, s: &S) {
         let p = self.params;

@@ -2,9 +2,9 @@
 //!
 //! A thread has neighbouring rows of a column of `C`, so that they must be transposed. Two ways:
 //!
-//! - Elements of 16 bits of which nothing is to be computed but `α·sum`: each warp rounds its sums and transposes them as
-//!   matrices of 8 × 8; then the warpgroup stores rows of 128 bytes. Nothing is multiplied while sums are stored, and a
-//!   line of `C` that is touched once, not by each of four warps, is what makes that short. There is room for two
+//! - Elements of 16 bits of which nothing is to be computed but `α·sum`: each warp rounds its sums and transposes them
+//!   as matrices of 8 × 8; then the warpgroup stores rows of 128 bytes. Nothing is multiplied while sums are stored,
+//!   and a line of `C` that is touched once, not by each of four warps, is what makes that short. There is room for two
 //!   chunks, so that there is one barrier for each.
 //! - All else: each warp transposes its 16 columns as f32, and computes four columns of a row a lane.
 
@@ -82,8 +82,8 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     unsafe fn store_halves<S: Simt>(s: &S, output: &Output, [row, run]: [u32; 2], sums: &[[f32; R]; 2]) {
         let (group, thread, lane) = (s.thread_idx() / WARPGROUP, s.thread_idx() % WARPGROUP, s.lane());
         let buffers = Self::SUMS_AT + group * WARPS * Self::SUMS_BYTES;
-        // Pieces of 16 bytes, eight columns, are mixed within a row, so that eight rows are in different banks: those of
-        // a matrix that a warp stores, and the row that is read.
+        // Pieces of 16 bytes, eight columns, are mixed within a row, so that eight rows are in different banks: those
+        // of a matrix that a warp stores, and the row that is read.
         let place = |row: u32, piece: u32| row * ROW_BYTES + (piece ^ row % 8) * 16;
         // A lane's row of one of four matrices: of two runs of eight rows, each with both runs of eight columns.
         let matrix = lane / 8;
