@@ -5,7 +5,7 @@ use crate::emulator::violation::Violation;
 
 impl Thread<'_> {
     /// What is checked when the kernel returns.
-    pub(super) fn exit(&self) {
+    pub(in crate::emulator) fn exit(&self) {
         self.block.count_calls(self.calls.get());
         let copies = self.copies.borrow();
         if let Some(oldest) = copies.front() {
