@@ -157,7 +157,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         assert!((2 * R).is_multiple_of(Self::CHUNK), "whole chunks");
         store::check_chunks(Self::CHUNK, Self::CHUNKS);
         assert!(SLOTS > 3, "one is multiplied, one has arrived, two are on their way");
-        assert!(A::AT_ONCE == 1 || A::AT_ONCE == 2 && BLOCKS == 1, "registers for metadata are in pairs");
+        assert!(A::AT_ONCE == 1 || (A::AT_ONCE == 2 && BLOCKS == 1), "registers for metadata are in pairs");
         assert!(A::AT_ONCE == Self::TILE.stages_at_once(Self::ROWS), "as the host reckons");
         assert!(W::PRODUCTS == 2 || W::PRODUCTS == 4, "products of a stage are written out");
     };

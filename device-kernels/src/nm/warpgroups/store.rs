@@ -84,7 +84,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         let buffers = Self::SUMS_AT + group * WARPS * Self::SUMS_BYTES;
         // Pieces of 16 bytes, eight columns, are mixed within a row, so that eight rows are in different banks: those
         // of a matrix that a warp stores, and the row that is read.
-        let place = |row: u32, piece: u32| row * ROW_BYTES + (piece ^ row % 8) * 16;
+        let place = |row: u32, piece: u32| row * ROW_BYTES + (piece ^ (row % 8)) * 16;
         // A lane's row of one of four matrices: of two runs of eight rows, each with both runs of eight columns.
         let matrix = lane / 8;
         let write_to = buffers + place(matrix / 2 * 8 + lane % 8, s.warp() % WARPS * 2 + matrix % 2);

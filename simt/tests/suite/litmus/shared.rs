@@ -425,7 +425,7 @@ fn kernel_of_groups(
         if t.thread_idx() == 0 {
             store.on(t).store_shared(0, 1_u32);
         }
-        if barrier == Barrier::Warp || barrier == Barrier::WarpgroupAndWarp && t.warp() == 3 {
+        if barrier == Barrier::Warp || (barrier == Barrier::WarpgroupAndWarp && t.warp() == 3) {
             t.sync_warp();
         } else {
             wait.on(t).sync_warpgroup();
