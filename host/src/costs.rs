@@ -375,7 +375,7 @@ mod tests {
         near(costs.nm_tensor_cores.strip_flop_per_ns[2], 900.0 * clock);
         near(costs.nm_tensor_cores.memory_bytes_per_ns, 3500.0 * memory);
         near(costs.nm_tensor_cores.fill_ns, 2500.0 / clock);
-        near(costs.nm_sparse_tensor_cores.flop_per_ns, 26_700.0 * clock);
+        near(costs.nm_sparse_tensor_cores.flop_per_ns, 21_000.0 * clock);
         near(costs.nm_cuda_cores.combine_bytes_per_cycle, 1500.0 * memory / clock);
         near(costs.nm_cuda_cores.fmas_per_cycle, 64.0);
         near(costs.nm_cuda_cores.cycles_per_ns, 1.43 * clock);
