@@ -165,28 +165,28 @@ entries! {
 
     @from Sm90a:
     nm_sparse_f16_256x128 {
-        nm_sparse_f16_256x128 => NmSparse<F16, 1, 128, 5, 1>,
+        nm_sparse_f16_256x128 => NmSparse<F16, 1, 128, 5>,
     }
     nm_sparse_f16_176x256 {
-        nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 5, 1>,
+        nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 5>,
     }
     nm_sparse_f16_128x128 {
-        nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 4, 2>,
+        nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 4>,
     }
     nm_sparse_f16_64x128 {
-        nm_sparse_f16_64x128 => NmSparse<F16, 1, 32, 5, 2>,
+        nm_sparse_f16_64x128 => NmSparse<F16, 1, 32, 5>,
     }
     nm_sparse_bf16_256x128 {
-        nm_sparse_bf16_256x128 => NmSparse<Bf16, 1, 128, 5, 1>,
+        nm_sparse_bf16_256x128 => NmSparse<Bf16, 1, 128, 5>,
     }
     nm_sparse_bf16_176x256 {
-        nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 5, 1>,
+        nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 5>,
     }
     nm_sparse_bf16_128x128 {
-        nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 4, 2>,
+        nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 4>,
     }
     nm_sparse_bf16_64x128 {
-        nm_sparse_bf16_64x128 => NmSparse<Bf16, 1, 32, 5, 2>,
+        nm_sparse_bf16_64x128 => NmSparse<Bf16, 1, 32, 5>,
     }
     nm_packed_f16_192x256 {
         nm_packed_f16_192x256 => NmPacked<F16, 2, 96, 4>,

@@ -1,4 +1,5 @@
-//! The memory that a block of an N:M product takes.
+//! What follows from the tile of an N:M product's block: the memory that it takes, how many stages at a time, and how
+//! it stores its sums.
 
 use crate::variant::{NmRows, NmTile};
 

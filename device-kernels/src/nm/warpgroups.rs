@@ -27,8 +27,8 @@
 //!
 //! A *step* is multiplied while the one before it ends. One barrier serves both directions: before it, every thread
 //! that multiplies has waited for the products of the step before, in whose place copies may come, and the third
-//! warpgroup for the copies of the step that comes next. A step is a stage, or, where tiles are small, two: what it
-//! costs beside its products takes longer than one of their stages is multiplied.
+//! warpgroup for the copies of the step that comes next. A step is a stage, or, where tiles are small, two: by the
+//! costs that the host has, what a step takes beside its products is longer than those of one of their stages.
 
 mod feed;
 mod picked;
@@ -72,9 +72,9 @@ const THREADS: u32 = (GROUPS + 1) * WARPGROUP;
 /// memory has `SLOTS` for steps.
 pub struct Warpgroups<A, W, const BLOCKS: u32, const R: usize, const SLOTS: u32>(PhantomData<(A, W)>);
 
-/// Row-major activations, two of each four rows of weights; steps have `AT_ONCE` stages.
-pub type NmSparse<E, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32> =
-    Warpgroups<RowMajor<AT_ONCE>, TwoOfFour<E>, BLOCKS, R, SLOTS>;
+/// Row-major activations, two of each four rows of weights.
+pub type NmSparse<E, const BLOCKS: u32, const R: usize, const SLOTS: u32> =
+    Warpgroups<RowMajor, TwoOfFour<E>, BLOCKS, R, SLOTS>;
 
 /// K-major activations, whose rows are picked in an order in which weights keep two of each four.
 pub type NmPacked<E, const BLOCKS: u32, const R: usize, const SLOTS: u32> =
@@ -139,8 +139,10 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     const METADATA_AT: u32 = Self::VALUES_AT + Self::RUNS * W::VALUE_BYTES;
     const USED_BYTES: u32 = Self::METADATA_AT + Self::RUNS * W::METADATA_BYTES;
     const STAGE_BYTES: u32 = Self::USED_BYTES.next_multiple_of(1024);
+    /// Stages of a step, 1 or 2.
+    const AT_ONCE: u32 = Self::TILE.stages_at_once(Self::ROWS);
     /// Bytes of a slot, which has the stages of a step.
-    const SLOT_BYTES: u32 = A::AT_ONCE * Self::STAGE_BYTES;
+    const SLOT_BYTES: u32 = Self::AT_ONCE * Self::STAGE_BYTES;
     /// Bytes of the weights of a stage.
     const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
     /// Rows of `C` that are transposed at once, and how often that is done.
@@ -157,8 +159,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         assert!((2 * R).is_multiple_of(Self::CHUNK), "whole chunks");
         store::check_chunks(Self::CHUNK, Self::CHUNKS);
         assert!(SLOTS > 3, "one is multiplied, one has arrived, two are on their way");
-        assert!(A::AT_ONCE == 1 || (A::AT_ONCE == 2 && BLOCKS == 1), "registers for metadata are in pairs");
-        assert!(A::AT_ONCE == Self::TILE.stages_at_once(Self::ROWS), "as the host reckons");
+        assert!(Self::AT_ONCE * BLOCKS <= 2, "registers for metadata are in pairs");
         assert!(W::PRODUCTS == 2 || W::PRODUCTS == 4, "products of a stage are written out");
     };
 
@@ -177,6 +178,12 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
             s.sync_warp();
             Self::meet(s);
         }
+    }
+
+    /// Steps of so many stages.
+    #[inline(always)]
+    const fn steps(stages: u32) -> u32 {
+        stages.div_ceil(Self::AT_ONCE)
     }
 
     /// The counter of the bulk copies of a slot.
@@ -212,21 +219,21 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
                 // Products read metadata as they go on: those of a step and of the one before are in registers of
                 // their own, and two turns of the loop are written out so that nothing is copied among them.
                 let (mut even, mut odd, mut last) = ([0; 2], [0; 2], [0; 2]);
-                let (mut step, full) = (0, stages / A::AT_ONCE);
-                while A::AT_ONCE == 1 || step < full {
-                    at = Self::step::<S, 1>(s, at, &mut sums, (&mut even, &mut odd));
+                let (mut step, full) = (0, stages / Self::AT_ONCE);
+                while Self::AT_ONCE == 1 || step < full {
+                    at = Self::step::<S, true>(s, at, &mut sums, (&mut even, &mut odd));
                     step += 1;
                     if step == full {
                         break;
                     }
-                    at = Self::step::<S, 1>(s, at, &mut sums, (&mut odd, &mut even));
+                    at = Self::step::<S, true>(s, at, &mut sums, (&mut odd, &mut even));
                     step += 1;
                     if step == full {
                         break;
                     }
                 }
-                if A::AT_ONCE == 2 && !stages.is_multiple_of(2) {
-                    at = Self::step::<S, 0>(s, at, &mut sums, (&mut last, &mut even));
+                if Self::AT_ONCE == 2 && !stages.is_multiple_of(2) {
+                    at = Self::step::<S, false>(s, at, &mut sums, (&mut last, &mut even));
                     s.warpgroup_wait::<1, 2>(&mut odd); // the step before may have had either
                 }
                 let second = if BLOCKS == 2 { s.warpgroup_finish(sums.1) } else { [0.0; R] };
@@ -234,7 +241,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
                 // All products have ended. This tells the compiler that their metadata were in registers until now.
                 s.warpgroup_wait::<0, 2>(&mut even);
                 s.warpgroup_wait::<0, 2>(&mut odd);
-                if A::AT_ONCE == 2 {
+                if Self::AT_ONCE == 2 {
                     s.warpgroup_wait::<0, 2>(&mut last);
                 }
                 // 5. Registers -> shared -> global.
@@ -246,7 +253,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
 
     /// The metadata of this warpgroup's columns, if weights have any: of two blocks of them, or of two stages.
     #[inline(always)]
-    unsafe fn metadata<S: Simt, const WHOLE: u32>(s: &S, at: Slot) -> [u32; 2] {
+    unsafe fn metadata<S: Simt, const WHOLE: bool>(s: &S, at: Slot) -> [u32; 2] {
         if W::METADATA_BYTES == 0 {
             return [0; 2];
         }
@@ -259,7 +266,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
         unsafe {
             let second = if BLOCKS == 2 {
                 s.load_shared(from + W::METADATA_BYTES)
-            } else if A::AT_ONCE == 2 && WHOLE == 1 {
+            } else if Self::AT_ONCE == 2 && WHOLE {
                 s.load_shared(from + Self::STAGE_BYTES)
             } else {
                 0
@@ -271,7 +278,7 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
     /// Adds a step's products to sums while those of the one before end. Returns the slot of the next step. Only the
     /// last of an item may be not `WHOLE`: have one stage in place of two.
     #[inline(always)]
-    unsafe fn step<S: Simt, const WHOLE: u32>(
+    unsafe fn step<S: Simt, const WHOLE: bool>(
         s: &S,
         at: Slot,
         sums: &mut Sums<R>,
@@ -289,14 +296,14 @@ impl<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, const S
 
     /// Starts the products of a step, and closes their group.
     #[inline(always)]
-    unsafe fn multiply<S: Simt, const WHOLE: u32>(s: &S, sums: &mut Sums<R>, metadata: [u32; 2], at: Slot) {
+    unsafe fn multiply<S: Simt, const WHOLE: bool>(s: &S, sums: &mut Sums<R>, metadata: [u32; 2], at: Slot) {
         let slab = at.number * Self::SLOT_BYTES;
         // SAFETY: the step has arrived by bulk copies and a barrier followed, and it stays until all have waited.
         unsafe {
             A::before_products(s);
             s.warpgroup_fence();
             Self::products(s, sums, metadata, slab);
-            if A::AT_ONCE == 2 && WHOLE == 1 {
+            if Self::AT_ONCE == 2 && WHOLE {
                 Self::products(s, sums, [metadata[1]; 2], slab + Self::STAGE_BYTES);
             }
             s.warpgroup_commit();

@@ -13,8 +13,6 @@ pub trait Activations {
     const PICKS: bool;
     /// Bytes of the list of a stage's rows in shared memory, which come with another stage; a multiple of 16.
     const ORDER_BYTES: u32;
-    /// Stages of a step, 1 or 2.
-    const AT_ONCE: u32;
 
     /// What there is to do.
     fn work(params: &Self::Params) -> &WarpgroupWork;

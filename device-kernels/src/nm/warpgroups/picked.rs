@@ -69,7 +69,6 @@ impl Activations for Picked {
     type Params = NmPickedParams;
     const PICKS: bool = true;
     const ORDER_BYTES: u32 = ORDER_BYTES;
-    const AT_ONCE: u32 = 1;
 
     #[inline(always)]
     fn work(params: &NmPickedParams) -> &WarpgroupWork {

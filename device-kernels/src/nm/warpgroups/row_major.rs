@@ -38,8 +38,8 @@ impl Turn {
 }
 
 /// The kernel that this is a part of.
-type Block<W, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32> =
-    Warpgroups<RowMajor<AT_ONCE>, W, BLOCKS, R, SLOTS>;
+type Block<W, const BLOCKS: u32, const R: usize, const SLOTS: u32> =
+    Warpgroups<RowMajor, W, BLOCKS, R, SLOTS>;
 
 /// Arguments of [`NmSparse`](super::NmSparse).
 ///
@@ -57,14 +57,13 @@ pub struct NmSparseParams {
 /// Rows of `A` lie as the copy engine leaves them.
 const ROWS: OperandLayout = OperandLayout { inner_bytes: 16, rows_bytes: 1024, swizzle: Swizzle::Bytes128 };
 
-/// Row-major activations, which the copy engine brings, `AT_ONCE` stages a step.
-pub struct RowMajor<const AT_ONCE: u32>;
+/// Row-major activations, which the copy engine brings.
+pub struct RowMajor;
 
-impl<const AT_ONCE: u32> Activations for RowMajor<AT_ONCE> {
+impl Activations for RowMajor {
     type Params = NmSparseParams;
     const PICKS: bool = false;
     const ORDER_BYTES: u32 = 0;
-    const AT_ONCE: u32 = AT_ONCE;
 
     #[inline(always)]
     fn work(params: &NmSparseParams) -> &WarpgroupWork {
@@ -96,13 +95,13 @@ impl<const AT_ONCE: u32> Activations for RowMajor<AT_ONCE> {
         p: &NmSparseParams,
     ) {
         const { assert!(!SLOTS.is_multiple_of(FEEDERS), "who has just brought a step need not wait for the next") }
-        let meet_again = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::meet_again::<S>;
+        let meet_again = Block::<W, BLOCKS, R, SLOTS>::meet_again::<S>;
         let mut item = s.block_idx();
         // SAFETY: the obligations of the params; as many barriers as `multiply_tiles` has.
         unsafe {
             s.warpgroup_give_registers::<40>();
-            let mut feed = Feed::<W, BLOCKS, R, SLOTS, AT_ONCE>::new(s, p, item);
-            Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::make_counters(s, feed.brings && feed.number == 0);
+            let mut feed = Feed::<W, BLOCKS, R, SLOTS>::new(s, p, item);
+            Block::<W, BLOCKS, R, SLOTS>::make_counters(s, feed.brings && feed.number == 0);
             meet_again(s); // RAW: counters made -> used
             feed.begin(s);
             let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
@@ -110,7 +109,7 @@ impl<const AT_ONCE: u32> Activations for RowMajor<AT_ONCE> {
             meet_again(s); // RAW: step arrived -> read
             while item < p.work.items {
                 let (_, stages) = p.work.stages_of(item);
-                let (mut step, steps) = (0, stages.div_ceil(AT_ONCE));
+                let (mut step, steps) = (0, Block::<W, BLOCKS, R, SLOTS>::steps(stages));
                 while step < steps {
                     at = at.next::<SLOTS>();
                     turn = turn.next();
@@ -130,7 +129,7 @@ impl<const AT_ONCE: u32> Activations for RowMajor<AT_ONCE> {
 }
 
 /// What one of the feeders brings: every step but those of the others, item after item.
-struct Feed<'a, W, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32> {
+struct Feed<'a, W, const BLOCKS: u32, const R: usize, const SLOTS: u32> {
     params: &'a NmSparseParams,
     /// Which feeder this is.
     number: u32,
@@ -149,9 +148,7 @@ struct Feed<'a, W, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT
     form: PhantomData<W>,
 }
 
-impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32, const AT_ONCE: u32>
-    Feed<'a, W, BLOCKS, R, SLOTS, AT_ONCE>
-{
+impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32> Feed<'a, W, BLOCKS, R, SLOTS> {
     #[inline(always)]
     fn new<S: Simt>(s: &S, params: &'a NmSparseParams, item: u32) -> Self {
         let number = s.warp() - GROUPS * WARPGROUP / WARP;
@@ -183,18 +180,18 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32, c
             return;
         }
         let (n_tile, m_tile) = p.work.place(self.item >> p.work.parts_log2);
-        self.row = m_tile * Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::BM;
+        self.row = m_tile * Block::<W, BLOCKS, R, SLOTS>::BM;
         self.inner = begin * STAGE_SLOTS;
         let before = u64::from(n_tile) * u64::from(p.work.stages) + u64::from(begin);
-        let bytes = u64::from(Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::WEIGHT_BYTES);
+        let bytes = u64::from(Block::<W, BLOCKS, R, SLOTS>::WEIGHT_BYTES);
         self.weights = p.work.weights.byte_add(before * bytes);
     }
 
     /// Goes on to the item that the step is of, if it is beyond the last of this one.
     #[inline(always)]
     fn next_item<S: Simt>(&mut self, s: &S) {
-        while self.step >= self.stages.div_ceil(AT_ONCE) {
-            self.step -= self.stages.div_ceil(AT_ONCE);
+        while self.step >= Block::<W, BLOCKS, R, SLOTS>::steps(self.stages) {
+            self.step -= Block::<W, BLOCKS, R, SLOTS>::steps(self.stages);
             self.item += s.grid_dim();
             self.locate();
         }
@@ -219,17 +216,18 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32, c
         if !self.brings || self.item >= p.work.items {
             return;
         }
-        let slab = self.slot * Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::SLOT_BYTES;
-        let bytes = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::WEIGHT_BYTES;
-        let values_at = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::VALUES_AT;
-        let counter = Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::counter(self.slot);
-        let first = self.step * AT_ONCE;
-        let count = if AT_ONCE == 1 || first + 1 == self.stages { 1 } else { AT_ONCE };
+        let slab = self.slot * Block::<W, BLOCKS, R, SLOTS>::SLOT_BYTES;
+        let bytes = Block::<W, BLOCKS, R, SLOTS>::WEIGHT_BYTES;
+        let values_at = Block::<W, BLOCKS, R, SLOTS>::VALUES_AT;
+        let counter = Block::<W, BLOCKS, R, SLOTS>::counter(self.slot);
+        let at_once = Block::<W, BLOCKS, R, SLOTS>::AT_ONCE;
+        let first = self.step * at_once;
+        let count = if at_once == 1 || first + 1 == self.stages { 1 } else { at_once };
         // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
         unsafe {
             let mut i = 0;
             while i < count {
-                let to = slab + i * Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::STAGE_BYTES;
+                let to = slab + i * Block::<W, BLOCKS, R, SLOTS>::STAGE_BYTES;
                 let at = [self.inner + (first + i) * STAGE_SLOTS, self.row];
                 let weights = self.weights.byte_add(u64::from(first + i) * u64::from(bytes));
                 s.copy_bulk_box(to, &p.map, at, counter);
@@ -249,7 +247,7 @@ impl<'a, W: StageWeights, const BLOCKS: u32, const R: usize, const SLOTS: u32, c
     unsafe fn await_step<S: Simt>(&self, s: &S, at: Slot, feeder: u32) {
         if self.brings && self.number == feeder {
             // SAFETY: the step was brought, and is the last that was in this slot.
-            unsafe { s.copy_bulk_wait(Block::<W, BLOCKS, R, SLOTS, AT_ONCE>::counter(at.number), at.round) }
+            unsafe { s.copy_bulk_wait(Block::<W, BLOCKS, R, SLOTS>::counter(at.number), at.round) }
         }
     }
 }

@@ -3,9 +3,9 @@
 //! A thread has neighbouring rows of a column of `C`, so that they must be transposed. Two ways:
 //!
 //! - Elements of 16 bits of which nothing is to be computed but `α·sum`: each warp rounds its sums and transposes them
-//!   as matrices of 8 × 8; then the warpgroup stores rows of 128 bytes. Nothing is multiplied while sums are stored,
-//!   and a line of `C` that is touched once, not by each of four warps, is what makes that short. There is room for two
-//!   chunks, so that there is one barrier for each.
+//!   as matrices of 8 × 8; then the warpgroup stores rows of 128 bytes. Half as many bytes go through shared memory as
+//!   in f32, and a row is stored at once, not in four parts by four warps. There is room for two chunks, so that there
+//!   is one barrier for each.
 //! - All else: each warp transposes its 16 columns as f32, and computes four columns of a row a lane.
 
 use windrow_simt::{Simt, WARP, WARPGROUP};

@@ -80,6 +80,7 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
 {
     type Kernel<A, W, const B: u32, const R: usize, const S: u32> = Warpgroups<A, W, B, R, S>;
     let Case { m, n, blocks, span, parts_log2, .. } = case;
+    let parts = 1 << parts_log2;
     let (rows, columns) = (Kernel::<A, W, BLOCKS, R, SLOTS>::BM, Kernel::<A, W, BLOCKS, R, SLOTS>::BN);
     let run = |memory: &Memory, schedule: Schedule, c: GlobalPtr<u32>, ldc: u32, element: OutputType| {
         let (m_tiles, n_tiles) = (m.div_ceil(rows), n.div_ceil(columns));
@@ -115,11 +116,11 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
         let ran = memory.launch(&launch, |s| unsafe { Kernel::<A, W, BLOCKS, R, SLOTS>::run(s, &params) });
         ran.unwrap_or_else(|violation| panic!("{case:?}, {element:?}, {schedule:?}: {violation}"));
     };
-    let compare = |ldc: u32, schedule: Schedule, found: &[f32], (untouched, round): (f32, fn(f32) -> f32)| {
+    let compare = |ldc: u32, schedule: Schedule, found: &[f32], round: &dyn Fn(f32) -> f32| {
         for at in 0..m * ldc {
             let (row, column) = (at / ldc, at % ldc);
-            let found: f32 = (0..1 << parts_log2).map(|part| found[(part * m * ldc + at) as usize]).sum();
-            let expected = if column < n { round(2.0 * expected(row, column)) } else { untouched };
+            let found: f32 = (0..parts).map(|part| found[(part * m * ldc + at) as usize]).sum();
+            let expected = if column < n { round(2.0 * expected(row, column)) } else { -7.0 * parts as f32 };
             assert!(
                 found == expected,
                 "{case:?}, {schedule:?}: ({row}, {column}) is {found}, not {expected}"
@@ -128,51 +129,35 @@ fn check_as<A: Activations, W: StageWeights, const BLOCKS: u32, const R: usize, 
     };
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
-        let (parts, ldc) = (1 << parts_log2, n + 1);
+        let ldc = n + 1;
         let c = memory.alloc_from(&vec![-7.0f32; (parts * m * ldc) as usize]);
         run(&memory, schedule, c.cast(), ldc, OutputType::Sums);
         let found = memory.read(c, (parts * m * ldc) as usize).unwrap();
-        compare(ldc, schedule, &found, (-7.0 * parts as f32, |sum| sum));
+        compare(ldc, schedule, &found, &|sum| sum);
         if parts_log2 > 0 {
             continue;
         }
         let is_bf16 = W::Element::DTYPE == Dtype::Bf16;
-        type Narrow = (OutputType, fn(f32) -> u16, fn(u16) -> f32, fn(f32) -> f32);
-        let (element, narrow, widen, round): Narrow = match is_bf16 {
-            true => (
-                OutputType::Bf16,
-                to_bf16,
-                |bits| bf16::from_bits(bits).to_f32(),
-                |sum| bf16::from_f32(sum).to_f32(),
-            ),
-            false => (
-                OutputType::F16,
-                to_f16,
-                |bits| f16::from_bits(bits).to_f32(),
-                |sum| f16::from_f32(sum).to_f32(),
-            ),
+        let element = if is_bf16 { OutputType::Bf16 } else { OutputType::F16 };
+        let narrow = |x| if is_bf16 { to_bf16(x) } else { to_f16(x) };
+        let widen = |bits| {
+            if is_bf16 { bf16::from_bits(bits).to_f32() } else { f16::from_bits(bits).to_f32() }
         };
         let ldc = n.next_multiple_of(8) + 8;
         let c = memory.alloc_from(&vec![narrow(-7.0); (m * ldc) as usize]);
         run(&memory, schedule, c.cast(), ldc, element);
         let found: Vec<f32> = memory.read(c, (m * ldc) as usize).unwrap().into_iter().map(widen).collect();
-        compare(ldc, schedule, &found, (-7.0, round));
+        compare(ldc, schedule, &found, &|sum| widen(narrow(sum)));
     }
 }
 
 /// An instance for row-major activations.
-fn check<
-    E: Element + HalfElement,
-    const BLOCKS: u32,
-    const R: usize,
-    const SLOTS: u32,
-    const AT_ONCE: u32,
->(
+fn check<E: Element + HalfElement, const BLOCKS: u32, const R: usize, const SLOTS: u32>(
     case: Case,
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
     let Case { m, k, lda, .. } = case;
-    let weights = packed((&case, k), NmSparse::<E, BLOCKS, R, SLOTS, AT_ONCE>::RUNS, |_, _| true, convert);
+    let weights = packed((&case, k), NmSparse::<E, BLOCKS, R, SLOTS>::RUNS, |_, _| true, convert);
     // What lies between rows must not be seen.
     let activations: Vec<u16> = (0..m * lda)
         .map(|i| if i % lda < k { convert(number(i / lda, i % lda, 3319)) } else { 0xffff })
@@ -183,14 +168,14 @@ fn check<
             columns: k,
             rows: m,
             row_bytes: 2 * u64::from(lda),
-            box_rows: NmSparse::<E, BLOCKS, R, SLOTS, AT_ONCE>::BM,
+            box_rows: NmSparse::<E, BLOCKS, R, SLOTS>::BM,
         };
         NmSparseParams { map: TensorMap::emulated(&matrix), work }
     };
     let expected = |row: u32, column: u32| {
         (0..k).filter_map(|inner| Some(number(row, inner, 3319) * weight(inner, column)?)).sum()
     };
-    check_as::<RowMajor<AT_ONCE>, TwoOfFour<E>, BLOCKS, R, SLOTS>(
+    check_as::<RowMajor, TwoOfFour<E>, BLOCKS, R, SLOTS>(
         case,
         (k.div_ceil(STAGE_SLOTS), &weights),
         params,
@@ -308,12 +293,12 @@ const RAGGED: [Case; 2] = [
 #[test]
 fn small_tiles() {
     for case in RAGGED {
-        check::<F16, 1, 32, 5, 2>(case, to_f16);
-        check::<Bf16, 1, 32, 5, 2>(case, to_bf16);
+        check::<F16, 1, 32, 5>(case, to_f16);
+        check::<Bf16, 1, 32, 5>(case, to_bf16);
     }
     // As many steps as there are slots, one stage more, and twice as many; one block takes all tiles.
     for k in [640, 704, 1280] {
-        check::<F16, 1, 32, 5, 2>(
+        check::<F16, 1, 32, 5>(
             Case { m: 65, n: 129, k, lda: 1280, blocks: 1, span: 2, parts_log2: 0 },
             to_f16,
         );
@@ -322,25 +307,25 @@ fn small_tiles() {
 
 #[test]
 fn tiles_of_128_rows() {
-    check::<F16, 1, 64, 4, 2>(Case { m: 130, ..RAGGED[0] }, to_f16);
-    check::<Bf16, 1, 64, 4, 2>(RAGGED[1], to_bf16);
+    check::<F16, 1, 64, 4>(Case { m: 130, ..RAGGED[0] }, to_f16);
+    check::<Bf16, 1, 64, 4>(RAGGED[1], to_bf16);
 }
 
 #[test]
 fn tiles_of_256_rows() {
-    check::<F16, 1, 128, 5, 1>(Case { m: 257, ..RAGGED[0] }, to_f16);
-    check::<Bf16, 1, 128, 5, 1>(RAGGED[1], to_bf16);
+    check::<F16, 1, 128, 5>(Case { m: 257, ..RAGGED[0] }, to_f16);
+    check::<Bf16, 1, 128, 5>(RAGGED[1], to_bf16);
 }
 
 /// Two runs of 64 columns a warpgroup.
 #[test]
 fn tiles_of_256_columns() {
-    check::<F16, 2, 88, 5, 1>(
+    check::<F16, 2, 88, 5>(
         Case { m: 177, n: 300, k: 130, lda: 136, blocks: 2, span: 2, parts_log2: 0 },
         to_f16,
     );
-    check::<Bf16, 2, 88, 5, 1>(RAGGED[1], to_bf16);
-    check::<Bf16, 2, 88, 5, 1>(
+    check::<Bf16, 2, 88, 5>(RAGGED[1], to_bf16);
+    check::<Bf16, 2, 88, 5>(
         Case { m: 180, n: 260, k: 200, lda: 200, blocks: 1, span: 1, parts_log2: 0 },
         to_bf16,
     );
@@ -351,13 +336,13 @@ fn tiles_of_256_columns() {
 #[test]
 fn tiles_in_parts() {
     let case = Case { m: 70, n: 200, k: 300, lda: 304, blocks: 3, span: 1, parts_log2: 1 };
-    check::<F16, 1, 32, 5, 2>(case, to_f16);
-    check::<F16, 1, 32, 5, 2>(Case { parts_log2: 2, ..case }, to_f16);
-    check::<Bf16, 1, 32, 5, 2>(Case { parts_log2: 2, blocks: 132, ..case }, to_bf16);
-    check::<F16, 1, 32, 5, 2>(Case { m: 9, k: 1216, lda: 1216, blocks: 1, ..case }, to_f16);
-    check::<F16, 1, 64, 4, 2>(Case { parts_log2: 2, blocks: 5, ..case }, to_f16);
-    check::<Bf16, 1, 128, 5, 1>(case, to_bf16);
-    check::<F16, 2, 88, 5, 1>(Case { blocks: 1, ..case }, to_f16);
+    check::<F16, 1, 32, 5>(case, to_f16);
+    check::<F16, 1, 32, 5>(Case { parts_log2: 2, ..case }, to_f16);
+    check::<Bf16, 1, 32, 5>(Case { parts_log2: 2, blocks: 132, ..case }, to_bf16);
+    check::<F16, 1, 32, 5>(Case { m: 9, k: 1216, lda: 1216, blocks: 1, ..case }, to_f16);
+    check::<F16, 1, 64, 4>(Case { parts_log2: 2, blocks: 5, ..case }, to_f16);
+    check::<Bf16, 1, 128, 5>(case, to_bf16);
+    check::<F16, 2, 88, 5>(Case { blocks: 1, ..case }, to_f16);
 }
 
 /// Every instance that picks rows: ragged tiles each way, stages fewer than slots of shared memory and more, one block

@@ -6,6 +6,7 @@ mod bulk;
 mod collectives;
 mod copies;
 mod global;
+mod groups;
 mod healthy;
 mod launches;
 mod metadata;
