@@ -15,11 +15,13 @@
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
 //! - [`NmWeights`]: brings kept values that are on the GPU to where these read them;
+//! - [`NmTransposed`], [`NmTaken`]: bring kept values into a dense matrix, and back, for gradients;
 //! - [`Output`]: how sums reach `C`.
 
 mod combine;
 mod cuda_cores;
 mod few_rows;
+mod gradient;
 mod operand;
 mod stage;
 mod tensor_cores;
@@ -39,6 +41,7 @@ pub use few_rows::{
     ByMetadata, ByPicks, FEW_ROWS_DEPTH, FEW_ROWS_TURNS, FEW_ROWS_UNIT, FEW_ROWS_WARPS, FewRowsForm,
     NmFewRows, NmFewRowsParams, few_rows_metadata_at, few_rows_pick_index, few_rows_weight_index,
 };
+pub use gradient::{NmKeptParams, NmTaken, NmTransposed};
 pub use operand::NmOperand;
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{

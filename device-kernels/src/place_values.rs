@@ -184,6 +184,28 @@ impl Given for f64 {
     }
 }
 
+/// An element of an array of f32, f16 or bf16, as the [`code`] says, as an f32.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+pub(crate) unsafe fn load<S: Simt>(s: &S, dtype: u32, from: GlobalPtr<u32>, at: u64) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match dtype {
+            F16 => s.f16_to_f32(s.load_readonly(from.cast::<u16>().at_wide(at))),
+            BF16 => f32::from_bits(u32::from(s.load_readonly(from.cast::<u16>().at_wide(at))) << 16),
+            _ => s.load_readonly(from.cast::<f32>().at_wide(at)),
+        }
+    }
+}
+
+/// Element `at` of an array of the type of a [`code`], not f64.
+#[inline(always)]
+pub(crate) fn element(dtype: u32, array: GlobalPtr<u32>, at: u64) -> GlobalPtr<u32> {
+    array.byte_add(at * if dtype == F16 || dtype == BF16 { 2 } else { 4 })
+}
+
 /// Rounds an f32 to the type of a [`code`], not f64, and stores it as element `place` of `out`; returns what it became.
 ///
 /// # Safety

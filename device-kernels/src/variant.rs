@@ -244,6 +244,10 @@ pub enum Variant {
     NmCombine,
     /// [`crate::nm::NmWeights`]: puts kept values where kernels read them.
     NmWeights,
+    /// [`crate::nm::NmTransposed`]: brings kept values into a dense matrix.
+    NmTransposed,
+    /// [`crate::nm::NmTaken`]: takes those that are kept out of one.
+    NmTaken,
     /// [`crate::nm::NmStage`]: brings activations to the layout that kernels read.
     NmStage {
         /// The type that becomes f32; none for elements of 16 bits that stay as they are.

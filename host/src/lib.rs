@@ -164,7 +164,7 @@
 //!
 //! [`NmSpmm`] multiplies dense activations by weights of which in every `M` rows `N` are kept, in vectors of `L`
 //! columns: a pruned linear layer, `C = act(A·W + bias)`. [`prune_magnitude`] makes such weights of dense ones,
-//! [`io`] reads and writes them as safetensors.
+//! [`io`] reads and writes them as safetensors. [`NmGradients`] are those of the activations and of what is kept.
 //!
 //! ```
 //! use windrow::{Device, NmPattern, NmSpmm, prune_magnitude};
@@ -263,8 +263,9 @@ pub use error::{
 };
 pub use matrix::DeviceMatrix;
 pub use nm::{
-    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmBlock, NmDense, NmOptions, NmPacking,
-    NmReport, NmSpmm, NmSpmmBuilder, NmSpmmPlan, NmWeights,
+    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmBlock, NmDense, NmGradientBuilder,
+    NmGradientPlan, NmGradientReport, NmGradients, NmOptions, NmPacking, NmReport, NmSpmm, NmSpmmBuilder,
+    NmSpmmPlan, NmWeights,
 };
 pub use options::{
     Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TilePipeline, TileValues,

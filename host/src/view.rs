@@ -170,6 +170,14 @@ impl<'a, T: Value> DeviceView<'a, T> {
         }
     }
 
+    /// As many rows of `cols` elements as an array has, one after the other.
+    pub(crate) fn of_rows(elements: DeviceSlice<'a, T>, cols: usize) -> Self {
+        let readable = elements.len();
+        let (device, place, owned) = elements.parts();
+        let shape = Shape { rows: readable.checked_div(cols).unwrap_or(0), cols, ld: cols, readable, owned };
+        Self { device, place, shape }
+    }
+
     /// A copy on the host, rows without padding, after all work that the device's own stream was asked for.
     pub(crate) fn to_host(self) -> Result<Vec<T>, DeviceError> {
         let Shape { rows, cols, ld, owned, .. } = self.shape;

@@ -9,13 +9,12 @@ use windrow::{
     Aggregate, AggregateBackward, AggregateGradients, AggregateOperands, AggregatePlan, Algorithm,
     AttentionBackward, AttentionGradients, AttentionOperands, AttentionPlan, Coo3, Csf3, Csr, DenseRef,
     Determinism, Device, DeviceBuffer, DeviceMatrix, Element, GraphAttention, Message, Mttkrp, MttkrpPlan,
-    NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, Reduce, RowSoftmax, Schedule, Sddmm,
-    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm,
-    TtmPlan, Value, prune_magnitude, with_element,
+    Precision, Preprocessing, Reduce, RowSoftmax, Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SddmmPlan,
+    Spmm, SpmmOptions, SpmmPlan, Stream, TilePipeline, TileValues, Ttm, TtmPlan, Value, with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
-use crate::nm_case::runs_on;
+use crate::nm_subjects::{NmGradientSubject, NmSubject};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -308,35 +307,6 @@ impl Subject for AggregateSubject {
     }
 }
 
-struct NmSubject {
-    device: Device,
-    plan: NmSpmmPlan,
-}
-
-impl NmSubject {
-    fn make(
-        device: &Device,
-        precision: Precision,
-        kernel: Option<&'static str>,
-    ) -> Outcome<Box<dyn Subject>> {
-        let pattern = NmPattern::new(2, 4, 32)?;
-        let weights = prune_magnitude(&reals(64 * 64, 11), 64, 64, pattern)?;
-        let builder = NmSpmm::builder(&weights).rows(20).precision(precision);
-        let plan = match kernel.filter(|kernel| runs_on(device, kernel)) {
-            Some(kernel) => builder.kernel(kernel).build(device)?,
-            None => builder.build(device)?,
-        };
-        Ok(Box::new(Self { device: device.clone(), plan }))
-    }
-}
-
-impl Subject for NmSubject {
-    fn run(&mut self) -> Outcome<Vec<u32>> {
-        self.device.synchronize()?;
-        Ok(bits(&self.plan.run(&reals(20 * 64, 12))?))
-    }
-}
-
 pub(crate) fn tensor() -> Outcome<Csf3<f32>> {
     let mut rng = SplitMix64::new(23);
     let entries = (0..300)
@@ -434,6 +404,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family::nm("N:M f32", Precision::F32, None),
     Family::nm("N:M f16", Precision::F16, None),
     Family::nm("N:M f16, in stages", Precision::F16, Some("nm_sparse_f16_64x128")),
+    Family::other("N:M gradients", |device| NmGradientSubject::make(device, device.stream())),
     Family::other("MTTKRP", |device| {
         Ok(Box::new(MttkrpSubject(Mttkrp::builder(&tensor()?).width(8).build(device)?)))
     }),

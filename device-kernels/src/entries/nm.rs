@@ -1,7 +1,7 @@
 //! Entry points: products with N:M weights.
 
 use crate::element::{Bf16, F16, F32, Tf32};
-use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByMetadata, ByPicks, ByWarp, NmCombine, NmCudaCores, NmFewRows, NmKept, NmPacked, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
+use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByMetadata, ByPicks, ByWarp, NmCombine, NmCudaCores, NmFewRows, NmKept, NmPacked, NmSparse, NmStage, NmTaken, NmTensorCores, NmTransposed, NmWeights, Single, Widened};
 
 entries! {
     Nm:
@@ -153,6 +153,10 @@ entries! {
     }
     nm_weights {
         nm_weights => NmWeights,
+    }
+    nm_gradient {
+        nm_transposed => NmTransposed,
+        nm_taken => NmTaken,
     }
 
     @from Sm90:

@@ -7,7 +7,7 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use crate::element::Dtype;
 use crate::kernel::Kernel;
-use crate::place_values::{code, round};
+use crate::place_values::{code, load, round};
 use crate::variant::Variant;
 
 /// In the list of kept rows: there is none, its weights are zero.
@@ -17,7 +17,7 @@ pub const NOT_KEPT: u32 = u32::MAX;
 ///
 /// # Obligations
 /// - `values` has an element for each kept row and column, of the type that `given` is the [`code`] of: f32, f16 or
-///   bf16;
+///   bf16, `ld_values ≥ columns` elements from row to row;
 /// - `kept` has `chunks · strips · depth` elements, each a kept row or [`NOT_KEPT`]; `places` has `elements`, of which
 ///   the upper half is below `depth` and the lower one below `strips · strip`;
 /// - `others` has `before + after` words for each chunk, and `tail` behind them, or is null;
@@ -69,6 +69,10 @@ pub struct NmWeightsParams {
     pub dtype: u32,
     /// Type that values are rounded to before they become weights: a wider type holds what that has.
     pub precision: u32,
+    /// Elements from one row of the values to the next.
+    pub ld_values: u32,
+    /// Zero: `Pod` allows no padding.
+    pub padding: u32,
 }
 
 const F16: u32 = code(Dtype::F16);
@@ -82,17 +86,9 @@ impl NmWeightsParams {
     /// The obligations of the params, and there is such a value.
     #[inline(always)]
     unsafe fn value<S: Simt>(&self, s: &S, row: u32, column: u32) -> f32 {
-        let at = u64::from(row) * u64::from(self.columns) + u64::from(column);
+        let at = u64::from(row) * u64::from(self.ld_values) + u64::from(column);
         // SAFETY: the caller's promise.
-        unsafe {
-            match self.given {
-                F16 => s.f16_to_f32(s.load_readonly(self.values.cast::<u16>().at_wide(at))),
-                BF16 => {
-                    f32::from_bits(u32::from(s.load_readonly(self.values.cast::<u16>().at_wide(at))) << 16)
-                }
-                _ => s.load_readonly(self.values.cast::<f32>().at_wide(at)),
-            }
-        }
+        unsafe { load(s, self.given, self.values, at) }
     }
 
     /// Bytes of a weight.

@@ -371,7 +371,7 @@ impl<V: Value> NmSpmmBuilder<'_, DeviceVectorNm<'_, V>> {
                 clock.end("layout");
                 body
             }
-            Some(runner) => match DeviceValues::new(&given, places.cols(), precision) {
+            Some(runner) => match DeviceValues::packed(&given, places.cols(), precision) {
                 None => {
                     report.copied = "all: kernels do not read values of this type".to_owned();
                     let copy = given.to_host()?;

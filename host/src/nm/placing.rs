@@ -38,24 +38,31 @@ pub(super) struct DeviceValues {
     given: Dtype,
     /// Columns of the weights.
     columns: u32,
+    /// Elements from one kept row to the next.
+    ld: u32,
     /// What they are rounded to.
     precision: Dtype,
 }
 
 impl DeviceValues {
-    /// Values of weights with so many columns; none if kernels do not read values of this type.
+    /// Values of weights with so many columns, at `address`, `ld` elements from row to row; none if kernels do not read
+    /// values of this type.
     pub(super) fn new<V: Value>(
+        address: u64,
+        (columns, ld): (usize, u32),
+        precision: Precision,
+    ) -> Option<Self> {
+        let given = given::<V>()?;
+        Some(Self { address, given, columns: narrow(columns), ld, precision: precision.dtype() })
+    }
+
+    /// Values whose rows follow each other without gaps.
+    pub(super) fn packed<V: Value>(
         values: &DeviceSlice<'_, V>,
         columns: usize,
         precision: Precision,
     ) -> Option<Self> {
-        let given = given::<V>()?;
-        Some(Self {
-            address: values.address(),
-            given,
-            columns: narrow(columns),
-            precision: precision.dtype(),
-        })
+        Self::new::<V>(values.address(), (columns, narrow(columns)), precision)
     }
 }
 
@@ -141,6 +148,8 @@ impl Placement {
             given: 0,
             dtype: code(self.dtype),
             precision: 0,
+            ld_values: 0,
+            padding: 0,
         };
         // The lists are freed after this launch; later ones leave what is made of them.
         let later = NmWeightsParams { others: GlobalPtr::NULL, ..params };
@@ -284,6 +293,7 @@ impl Placed {
             out: weights.pointer().cast(),
             given: code(values.given),
             precision: code(values.precision),
+            ld_values: values.ld,
             ..params
         };
         // SAFETY: the caller's promise about the values; the lists are those of one layout, and kept with it.

@@ -4,24 +4,22 @@ use std::fmt;
 
 use half::{bf16, f16};
 use windrow_formats::memory::try_zeroed;
-use windrow_formats::{NmPattern, Value, VectorNm};
+use windrow_formats::{NmPattern, VectorNm};
 
 use super::gpu::{GpuNm, MAX_ROWS};
 use super::host::{Finish, HostNm};
 use super::operands::Operands;
 use super::options::ActivationLayout;
-use super::placing::DeviceValues;
 use super::report::NmReport;
 use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef, MatRef};
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::element::{Element, output_type};
-use crate::error::{NmError, PlanError};
+use crate::error::NmError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, Budget, Exceptions, On, Rounded, check_count, check_device, check_element, check_index, check_ld,
-    check_shape, operand, output_on,
+    Budget, On, Rounded, check_device, check_element, check_index, check_ld, check_shape, operand, output_on,
 };
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 
@@ -318,72 +316,6 @@ impl NmSpmmPlan {
                 let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
                 Ok(plan.prepare(&on, (m, self.layout), budget)?)
             }
-        }
-    }
-
-    /// Puts new values in the places of the old, those of a plan that was made of a [`DeviceVectorNm`], without a way
-    /// through the host: one for each kept row and column, f32, f16 or bf16, rounded to the plan's precision. The
-    /// pattern and the indices stay. On a GPU this queues a kernel and returns; runs that were asked for before, on
-    /// whatever stream, still use the old values, later ones the new.
-    ///
-    /// # Graphs
-    /// A replacement may be [captured](Stream#graphs), with lent values, on a stream that has had a run or was
-    /// [prepared](Self::prepare_on), once the plan's values have been replaced.
-    ///
-    /// # Errors
-    /// - [`NmError::NoPlaces`] for a plan that was made otherwise, or of f64 values;
-    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there are `w·n` values,
-    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) for f64 on a GPU,
-    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for values or a stream of another device;
-    /// - [`PlanError::Device`](crate::PlanError::Device), with
-    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a graph; the plan's values
-    ///   are otherwise undefined until a replacement succeeds.
-    ///
-    /// [`DeviceVectorNm`]: super::DeviceVectorNm
-    pub fn replace_values_on<'a, V: Value>(
-        &mut self,
-        on: &Stream,
-        values: impl Into<DeviceSlice<'a, V>>,
-    ) -> Result<(), NmError> {
-        let values = values.into();
-        check_device("the stream", on.device(), &self.device)?;
-        check_device("the array of new values", values.device(), &self.device)?;
-        let Some(places) = &self.places else { return Err(NmError::NoPlaces) };
-        check_count("the new values", values.len(), places.kept())?;
-        match &mut self.body {
-            Body::Cpu(weights) => {
-                // They are in host memory: they are on the CPU, as was just checked.
-                let given = values.host().unwrap_or_default();
-                let numbers = Bits::of(self.precision, given)?.numbers::<f32>()?;
-                *weights = HostNm::new(places, &numbers, self.precision, self.layout)?;
-                self.report.overflowed_values = Exceptions::of(self.precision, given).overflowed;
-                Ok(())
-            }
-            Body::Gpu(plan) => {
-                let Some(given) = DeviceValues::new(&values, self.cols, self.precision) else {
-                    let (operand, found) = ("the array of new values", V::NAME);
-                    return Err(PlanError::ElementType { operand, found, expected: Precision::F32 }.into());
-                };
-                let on = On::of(on, &self.device, values.is_owned())?;
-                // SAFETY: length and device were checked; a buffer frees its memory after the work that was queued
-                // before, and of other memory the slice was promised that it lives.
-                match unsafe { plan.replace(&on, given)? } {
-                    true => Ok(()),
-                    false => Err(NmError::NoPlaces),
-                }
-            }
-        }
-    }
-
-    /// How many of the values given last were finite and are infinite in the plan's precision. Waits for their
-    /// replacement, if they came from the device.
-    ///
-    /// # Errors
-    /// [`PlanError::Device`](crate::PlanError::Device).
-    pub fn overflowed_values(&self) -> Result<u64, NmError> {
-        match &self.body {
-            Body::Gpu(plan) => Ok(plan.overflowed()?.unwrap_or(self.report.overflowed_values)),
-            Body::Cpu(_) => Ok(self.report.overflowed_values),
         }
     }
 

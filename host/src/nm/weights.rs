@@ -8,7 +8,7 @@ use windrow_formats::{NmPattern, Value, VectorNm};
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
 use crate::plan::{On, check_device, check_dimensions, check_lengths};
-use crate::view::{DeviceSlice, Held};
+use crate::view::{DeviceSlice, DeviceView, Held};
 
 /// Weights with vector-wise N:M sparsity in the memory of a [`Device`], in the layout of [`VectorNm`]: for `w` kept
 /// rows and `q` vectors of a row, `w × n` values and `w × q` indices of one byte, both row-major.
@@ -191,6 +191,11 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
     /// The kept values, wherever they are from.
     pub(super) fn values(&self) -> DeviceSlice<'_, V> {
         self.values.slice()
+    }
+
+    /// The kept values as a matrix, a row for each kept row.
+    pub(super) fn rows_of_values(&self) -> DeviceView<'_, V> {
+        DeviceView::of_rows(self.values(), self.cols)
     }
 
     /// The indices, checked, on the host; after the work that the stream was asked for before.

@@ -113,6 +113,11 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         DeviceSlice { device, place, len, owned }
     }
 
+    /// Where they are, and whether it is windrow's memory.
+    pub(super) fn parts(self) -> (&'a Device, Place<'a, T>, bool) {
+        (self.device, self.place, self.owned)
+    }
+
     /// A copy on the host, after all work that the device's own stream was asked for.
     pub(crate) fn to_host(self) -> Result<Vec<T>, DeviceError> {
         let what = "a copy of what a device holds";
