@@ -203,7 +203,7 @@ pub(crate) unsafe fn load<S: Simt>(s: &S, dtype: u32, from: GlobalPtr<u32>, at: 
 /// Element `at` of an array of the type of a [`code`], not f64.
 #[inline(always)]
 pub(crate) fn element(dtype: u32, array: GlobalPtr<u32>, at: u64) -> GlobalPtr<u32> {
-    array.byte_add(at * if dtype == F16 || dtype == BF16 { 2 } else { 4 })
+    array.byte_add(at * if is_half(dtype) { 2 } else { 4 })
 }
 
 /// Rounds an f32 to the type of a [`code`], not f64, and stores it as element `place` of `out`; returns what it became.
@@ -212,26 +212,48 @@ pub(crate) fn element(dtype: u32, array: GlobalPtr<u32>, at: u64) -> GlobalPtr<u
 /// `place` is one of `out`, and this thread's alone.
 #[inline(always)]
 pub(crate) unsafe fn round<S: Simt>(s: &S, dtype: u32, out: GlobalPtr<u32>, place: u32, value: f32) -> f32 {
-    let bits = value.to_bits();
     // SAFETY: the caller has this place of `out` to itself, of the type that `dtype` says.
     unsafe {
         match dtype {
             F16 => {
-                let quiet = (bits >> 16 & 0x8000 | 0x7e00 | bits >> 13 & 0x1ff) as u16;
-                let half = if value.is_nan() { quiet } else { s.f32_to_f16(value) };
+                let half = nearest_half(s, dtype, value);
                 s.store(out.cast::<u16>().at(place), half);
                 s.f16_to_f32(half)
             }
             BF16 => {
-                let half = if value.is_nan() { (bits >> 16) as u16 | 0x40 } else { s.f32_to_bf16(value) };
+                let half = nearest_half(s, dtype, value);
                 s.store(out.cast::<u16>().at(place), half);
                 f32::from_bits(u32::from(half) << 16)
             }
             dtype => {
-                let word = if dtype == TF32 && !value.is_nan() { s.f32_to_tf32(value) } else { bits };
+                let word = nearest_word(s, dtype, value);
                 s.store(out.at(place), word);
                 f32::from_bits(word)
             }
         }
     }
+}
+
+/// The bits of the nearest bf16, or of the nearest f16 for its [`code`]; a NaN keeps what it can of its payload.
+#[inline(always)]
+pub(crate) fn nearest_half<S: Simt>(s: &S, dtype: u32, value: f32) -> u16 {
+    let bits = value.to_bits();
+    if dtype == F16 {
+        let quiet = (bits >> 16 & 0x8000 | 0x7e00 | bits >> 13 & 0x1ff) as u16;
+        if value.is_nan() { quiet } else { s.f32_to_f16(value) }
+    } else {
+        if value.is_nan() { (bits >> 16) as u16 | 0x40 } else { s.f32_to_bf16(value) }
+    }
+}
+
+/// The bits of an f32, rounded for the [`code`] of tf32.
+#[inline(always)]
+pub(crate) fn nearest_word<S: Simt>(s: &S, dtype: u32, value: f32) -> u32 {
+    if dtype == TF32 && !value.is_nan() { s.f32_to_tf32(value) } else { value.to_bits() }
+}
+
+/// Whether elements of a [`code`] have 16 bits.
+#[inline(always)]
+pub(crate) const fn is_half(dtype: u32) -> bool {
+    dtype == F16 || dtype == BF16
 }

@@ -100,16 +100,18 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(weights: &VectorNm<f32>, device: &Device, options: &Options) -> Result<Self> {
+    /// Unless it is the first, the layer before it needs the gradient of its input.
+    fn new(weights: &VectorNm<f32>, is_first: bool, device: &Device, options: &Options) -> Result<Self> {
         let on_device = DeviceVectorNm::from_host(device, weights)?;
         let &Options { rows, precision, dense_fallback, .. } = options;
         let forward = NmSpmm::builder(&on_device).rows(rows).precision(precision);
         let gradients = NmGradients::builder(&on_device).rows(rows).precision(precision);
+        let gradients = gradients.activations(!is_first).dense_fallback(dense_fallback);
         let (w, n) = (weights.kept_rows(), weights.cols());
         let values = DeviceMatrix::upload(device, DenseRef::packed(weights.values(), w, n)?)?;
         Ok(Self {
             forward: forward.build_on(&device.stream())?,
-            gradients: gradients.dense_fallback(dense_fallback).build_on(&device.stream())?,
+            gradients: gradients.build_on(&device.stream())?,
             moments: Moments::of(&values)?,
             of_values: DeviceMatrix::zeros(device, w, n)?,
             values,
@@ -230,7 +232,8 @@ fn run<E: Element<Sum = f32>>(options: &Options) -> Result<bool> {
     let pruned = dense.map(|(rows, cols, weights)| prune_magnitude(&weights, rows, cols, pattern));
     let [first, second] = pruned;
     let weights = [first?, second?];
-    let mut layers = [Layer::new(&weights[0], &device, options)?, Layer::new(&weights[1], &device, options)?];
+    let mut layers =
+        [Layer::new(&weights[0], true, &device, options)?, Layer::new(&weights[1], false, &device, options)?];
     writeln!(
         std::io::stdout(),
         "{pattern}, {} of {}, {device}",

@@ -306,6 +306,19 @@ fn what_does_not_fit_is_refused() {
         }
         let report = plan.report().to_string();
         assert!(report.starts_with("gradients for 6 rows\nof activations: "), "{report}");
+
+        let weights = DeviceVectorNm::from_host(&device, &case.weights).unwrap();
+        let builder = NmGradients::builder(&weights).rows(6).activations(false);
+        let mut first = builder.build_on(&stream).unwrap();
+        let refused = first.of_activations_on(&stream, &zeros(3, 40), &mut zeros(3, 32));
+        assert_eq!(refused, Err(NmError::NoActivations));
+        first.replace_rows_on(&stream, &zeros(16, 40)).unwrap();
+        let (a, of_c) = (upload::<f32>(&device, &case.a, 6, 32), upload::<f32>(&device, &case.of_c, 6, 40));
+        first.of_values_on(&stream, &a, &of_c, &mut values).unwrap();
+        let want: Vec<f64> = case.of_values(Precision::F32).0.iter().map(|of| of / 2.0).collect();
+        check_exact("a first layer", &values.download().unwrap(), &(want, Vec::new()));
+        assert!(first.report().device_bytes <= plan.report().device_bytes);
+        assert!(first.report().to_string().starts_with("gradients for 6 rows\nof values: "));
     }
     report_missing_gpu("refusals of gradients of N:M weights", 8);
 }

@@ -7,7 +7,8 @@
 //!
 //! A block of the first takes whole groups of rows, 256 rows at most, and 32 columns. Kept rows are read as they lie,
 //! and put into rows of shared memory 33 words apart: lanes that write along columns and lanes that read along rows
-//! both find 32 different banks, where the lanes of a row come from one row of the weights.
+//! both find 32 different banks, where the lanes of a row come from one row of the weights. Two rows of 16 bits share a
+//! row of words.
 
 use core::num::NonZeroU32;
 
@@ -15,7 +16,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
-use crate::place_values::{element, load, round};
+use crate::place_values::{element, is_half, load, nearest_half, nearest_word, round};
 use crate::variant::Variant;
 
 /// Most rows of a block's tile: those of the largest group.
@@ -121,40 +122,85 @@ impl NmTransposed {
         rows.div_ceil(tile_rows) as u64 * columns.div_ceil(TILE_COLUMNS) as u64
     }
 
-    /// Brings the kept rows `first..end` of a column, of which the first begins the tile, to their rows of it.
+    /// Where a row of the tile has its element of a column, in bytes: two rows of 16 bits share a word.
+    #[inline(always)]
+    const fn place(row: u32, column: u32, halves: bool) -> u32 {
+        if halves { 4 * (row / 2 * PITCH + column) + row % 2 * 2 } else { 4 * (row * PITCH + column) }
+    }
+
+    /// Brings the kept rows `first..end` of a column, of which the first begins the tile, to their rows of it: each
+    /// warp those that follow each other.
     ///
     /// # Safety
     /// The obligations of the params; there is such a column, and the tile is the block's.
     #[inline(always)]
     unsafe fn bring<S: Simt>(s: &S, p: &NmKeptParams, (first, end): (u32, u32), column: u32) {
         let (vector, per_group) = (column / divisor(p.vector), divisor(p.group_kept));
-        let mut kept = first + s.warp();
+        let each = (end - first).div_ceil(Self::WARPS);
+        let mut kept = first + s.warp() * each;
+        let end = (kept + each).min(end);
+        let (mut of_group, mut row0) =
+            ((kept - first) % per_group, (kept - first) / per_group * p.group_rows);
         while kept < end {
-            let mut places = [0; HELD as usize];
+            let mut rows = [0; HELD as usize];
             let mut values = [0.0; HELD as usize];
             // SAFETY: the caller's promise; a position is that of a row of the tile, and no two rows of a column share
             // it.
             unsafe {
                 let mut i = 0;
                 while i < HELD {
-                    let row = kept + i * Self::WARPS;
-                    if row < end {
-                        let group = (row - first) / per_group;
-                        places[i as usize] = group * p.group_rows + p.position(s, row, vector);
-                        values[i as usize] = p.value(s, row, column);
+                    if kept + i < end {
+                        rows[i as usize] = row0 + p.position(s, kept + i, vector);
+                        values[i as usize] = p.value(s, kept + i, column);
+                    }
+                    of_group += 1;
+                    if of_group == p.group_kept {
+                        (of_group, row0) = (0, row0 + p.group_rows);
                     }
                     i += 1;
                 }
                 let mut i = 0;
                 while i < HELD {
-                    if kept + i * Self::WARPS < end {
-                        let word = 4 * (places[i as usize] * PITCH + s.lane());
-                        s.store_shared(word, values[i as usize].to_bits());
+                    if kept + i < end {
+                        let (row, value) = (rows[i as usize], values[i as usize]);
+                        let place = Self::place(row, s.lane(), is_half(p.dense_type));
+                        match is_half(p.dense_type) {
+                            true => s.store_shared(place, nearest_half(s, p.dense_type, value)),
+                            false => s.store_shared(place, nearest_word(s, p.dense_type, value)),
+                        }
                     }
                     i += 1;
                 }
             }
-            kept += HELD * Self::WARPS;
+            kept += HELD;
+        }
+    }
+
+    /// Writes a column of a tile of so many rows to `out`, elements of 16 bits two at a time where they lie in one
+    /// word.
+    ///
+    /// # Safety
+    /// The tile is written, and `out` has so many elements, which are the warp's.
+    #[inline(always)]
+    unsafe fn write<S: Simt>(s: &S, dtype: u32, out: GlobalPtr<u32>, (rows, column): (u32, u32)) {
+        let halves = is_half(dtype);
+        let (words, aligned) =
+            (if halves { rows.div_ceil(2) } else { rows }, out.address().is_multiple_of(4));
+        let mut word = s.lane();
+        while word < words {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let bits: u32 = s.load_shared(4 * (word * PITCH + column));
+                if !halves || aligned && 2 * word + 1 < rows {
+                    s.store(out.at(word), bits);
+                } else {
+                    s.store(out.cast::<u16>().at(2 * word), bits as u16);
+                    if 2 * word + 1 < rows {
+                        s.store(out.cast::<u16>().at(2 * word + 1), (bits >> 16) as u16);
+                    }
+                }
+            }
+            word += WARP;
         }
     }
 }
@@ -180,10 +226,11 @@ impl Kernel for NmTransposed {
         // written is within the extents, by the obligations of the params.
         unsafe {
             // 2. Global -> shared: zeros, then what is kept.
-            let mut word = s.thread_idx();
-            while word < rows * PITCH {
-                s.store_shared(4 * word, 0u32);
-                word += Self::BLOCK_THREADS;
+            let tile_bytes = Self::place(rows.next_multiple_of(2), 0, is_half(p.dense_type));
+            let mut byte = 16 * s.thread_idx();
+            while byte < tile_bytes {
+                s.store_shared(byte, [0u32; 4]);
+                byte += 16 * Self::BLOCK_THREADS;
             }
             s.sync_block(); // WAW: zeros -> kept values
             let column = column0 + s.lane();
@@ -196,12 +243,7 @@ impl Kernel for NmTransposed {
             while of_tile < TILE_COLUMNS && column0 + of_tile < p.columns {
                 let from = u64::from(column0 + of_tile) * u64::from(p.rows) + u64::from(row0);
                 let out = element(p.dense_type, p.dense, from);
-                let mut row = s.lane();
-                while row < rows {
-                    let bits: u32 = s.load_shared(4 * (row * PITCH + of_tile));
-                    round(s, p.dense_type, out, row, f32::from_bits(bits));
-                    row += WARP;
-                }
+                Self::write(s, p.dense_type, out, (rows, of_tile));
                 of_tile += Self::WARPS;
             }
         }

@@ -89,6 +89,9 @@ pub enum NmError {
          `DeviceVectorNm` of f32, f16 or bf16, or build another plan"
     )]
     NoPlaces,
+    /// The gradient of activations, of a plan that was built without.
+    #[error("the plan was built without the gradient of the activations; build it with `activations(true)`")]
+    NoActivations,
     /// A result that cannot be verified.
     #[error(
         "a result {} depends on what C held before, which is gone; verify a run with beta = 0 and no gate",

@@ -4,7 +4,7 @@ use windrow_formats::Value;
 
 use super::dense::{Elements, with_elements};
 use super::places::Places;
-use super::plan::{NmGradientPlan, NmGradientReport};
+use super::plan::{NmGradientPlan, NmGradientReport, OfActivations};
 use crate::device::Stream;
 use crate::error::{NmError, PlanError};
 use crate::matrix::DeviceMatrix;
@@ -21,12 +21,13 @@ pub struct NmGradientBuilder<'a, V: Value> {
     weights: &'a DeviceVectorNm<'a, V>,
     /// Of both products: each has its own layout and rows.
     options: NmOptions,
+    activations: bool,
     profile: Option<Profile>,
 }
 
 impl<'a, V: Value> NmGradientBuilder<'a, V> {
     pub(super) fn new(weights: &'a DeviceVectorNm<'a, V>) -> Self {
-        Self { weights, options: NmOptions::default(), profile: None }
+        Self { weights, options: NmOptions::default(), activations: true, profile: None }
     }
 
     /// `m`: rows of `A` and `C`, 1024 unless told. The gradient of the values is that of exactly so many rows; that of
@@ -49,6 +50,14 @@ impl<'a, V: Value> NmGradientBuilder<'a, V> {
     #[must_use]
     pub fn scale(mut self, scale: f32) -> Self {
         self.options.scale = scale;
+        self
+    }
+
+    /// Whether there is to be the gradient of the activations: there is unless told. A first layer needs none, whose
+    /// weights then are not laid out for it.
+    #[must_use]
+    pub fn activations(mut self, activations: bool) -> Self {
+        self.activations = activations;
         self
     }
 
@@ -80,7 +89,8 @@ impl<'a, V: Value> NmGradientBuilder<'a, V> {
     ///
     /// # Cost
     /// That of two plans of [`NmSpmm`](crate::NmSpmm) with weights of which nothing is dropped, `k × n` and `m × n`. In
-    /// device memory the plan has these, `k·n` elements more, `k·n` f32, and a byte for each vector that is kept.
+    /// device memory the plan has these, `k·n` elements more, `k·n` f32, and a byte for each vector that is kept;
+    /// without the gradient of the activations neither the first of these weights nor the elements.
     ///
     /// # Errors
     /// - those of [`NmSpmmBuilder::build_on`](crate::NmSpmmBuilder::build_on);
@@ -95,10 +105,15 @@ impl<'a, V: Value> NmGradientBuilder<'a, V> {
         let profile = self.profile.as_ref();
         clock.end("indices");
 
-        let mut dense = Elements::zeroed(device, precision, k.saturating_mul(n))?;
-        with_elements!(&mut dense, of => places.transposed(on, self.weights.rows_of_values(), of))?;
-        let of_activations = dense.plan((n, k), (self.options.clone(), profile), on)?;
-        clock.end("of activations");
+        let of_activations = if self.activations {
+            let mut dense = Elements::zeroed(device, precision, k.saturating_mul(n))?;
+            with_elements!(&mut dense, of => places.transposed(on, self.weights.rows_of_values(), of))?;
+            let plan = dense.plan((n, k), (self.options.clone(), profile), on)?;
+            clock.end("of activations");
+            Some(OfActivations { dense, plan })
+        } else {
+            None
+        };
 
         // The gradient of C takes the place of weights, that of the activations is k-major as A lies.
         let options = NmOptions { rows: k, layout: ActivationLayout::KMajor, ..self.options.clone() };
@@ -110,20 +125,22 @@ impl<'a, V: Value> NmGradientBuilder<'a, V> {
 
         let mut arrays = Vec::<ArraySize>::new();
         if device.machine().is_some() {
-            for plan in [&of_activations, &of_values] {
+            let plans = of_activations.iter().map(|of| &of.plan).chain([&of_values]);
+            for plan in plans {
                 plan.report().arrays.iter().for_each(|of| push(&mut arrays, of.name, of.bytes));
             }
-            let beside = [Some(dense.bytes()), places.bytes(), Some(("dense gradient", 4 * wide(k * n)))];
+            let dense = of_activations.as_ref().map(|of| of.dense.bytes());
+            let beside = [dense, places.bytes(), Some(("dense gradient", 4 * wide(k * n)))];
             beside.into_iter().flatten().for_each(|(name, bytes)| push(&mut arrays, name, bytes));
         }
         let report = NmGradientReport {
             rows: m,
-            of_activations: of_activations.report().clone(),
+            of_activations: of_activations.as_ref().map(|of| of.plan.report().clone()),
             of_values: of_values.report().clone(),
             device_bytes: arrays.iter().map(|array| array.bytes).sum(),
             arrays,
             stages: clock.stages,
         };
-        Ok(NmGradientPlan { places, dense, of_activations, of_values, of_all, rows: m, report })
+        Ok(NmGradientPlan { places, of_activations, of_values, of_all, rows: m, report })
     }
 }

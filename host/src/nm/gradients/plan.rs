@@ -34,14 +34,19 @@ use crate::view::{DeviceView, DeviceViewMut};
 /// a value has what IEEE arithmetic makes of its row of `A` and its column of `dC`, and nothing else.
 pub struct NmGradientPlan {
     pub(super) places: Places,
-    /// The weights transposed, in which new values are laid out.
-    pub(super) dense: Elements,
-    pub(super) of_activations: NmSpmmPlan,
+    pub(super) of_activations: Option<OfActivations>,
     pub(super) of_values: NmSpmmPlan,
     /// The gradient of all elements of the weights, those that were dropped too.
     pub(super) of_all: DeviceMatrix<f32>,
     pub(super) rows: usize,
     pub(super) report: NmGradientReport,
+}
+
+/// The product `dC·Wᵀ`, and its weights.
+pub(super) struct OfActivations {
+    /// The weights transposed, in which new values are laid out.
+    pub(super) dense: Elements,
+    pub(super) plan: NmSpmmPlan,
 }
 
 /// What a plan of gradients is, and what it holds. `Display` prints it as a table.
@@ -50,8 +55,8 @@ pub struct NmGradientPlan {
 pub struct NmGradientReport {
     /// Rows of `A` and `C`.
     pub rows: usize,
-    /// The product `dC·Wᵀ`: its weights are all elements of `Wᵀ`.
-    pub of_activations: NmReport,
+    /// The product `dC·Wᵀ`, whose weights are all elements of `Wᵀ`; none if the plan was built without.
+    pub of_activations: Option<NmReport>,
     /// The product `Aᵀ·dC`: its rows are those of `W`, its weights the elements of `dC`.
     pub of_values: NmReport,
     /// Arrays in device memory, those of both products among them.
@@ -65,7 +70,8 @@ pub struct NmGradientReport {
 impl fmt::Display for NmGradientReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "gradients for {} rows", self.rows)?;
-        for (what, of) in [("activations", &self.of_activations), ("values", &self.of_values)] {
+        let of_activations = self.of_activations.iter().map(|of| ("activations", of));
+        for (what, of) in of_activations.chain([("values", &self.of_values)]) {
             writeln!(f, "of {what}: {} ({})", of.algorithm, of.reason)?;
         }
         write_arrays(f, self.device_bytes, "", &self.arrays)?;
@@ -81,14 +87,16 @@ impl NmGradientPlan {
     /// - `of_a`: m × k, f32, f16 or bf16.
     ///
     /// # Errors
-    /// Those of [`NmSpmmPlan::run_into_on`], in which `dC` is `A` and `dA` is `C`.
+    /// [`NmError::NoActivations`] of a plan that was built [without](super::NmGradientBuilder::activations); those of
+    /// [`NmSpmmPlan::run_into_on`], in which `dC` is `A` and `dA` is `C`.
     pub fn of_activations_on<'a, E: Element<Sum = f32>, C: Element<Sum = f32>>(
         &self,
         on: &Stream,
         of_c: impl Into<DeviceView<'a, E>>,
         of_a: impl Into<DeviceViewMut<'a, C>>,
     ) -> Result<(), NmError> {
-        self.of_activations.run_into_on(on, &Epilogue::default(), of_c, of_a)
+        let of = self.of_activations.as_ref().ok_or(NmError::NoActivations)?;
+        of.plan.run_into_on(on, &Epilogue::default(), of_c, of_a)
     }
 
     /// `dV[t] ← scale·Σᵢ A[i, row(t)]·dC[i, col(t)]` for each kept value, in their order: `w` rows of `n`. On a GPU
@@ -138,7 +146,8 @@ impl NmGradientPlan {
     /// Puts new values in the places of the old, a matrix of w kept rows and n columns of f32, f16 or bf16 (f64, too,
     /// on the CPU), as after a step of an optimiser. The pattern and the indices stay. On a GPU this queues two kernels
     /// and returns; it cannot be captured into a graph. What multiplies forwards takes the same matrix by
-    /// [`NmSpmmPlan::replace_rows_on`].
+    /// [`NmSpmmPlan::replace_rows_on`]. The gradient of the values does not depend on them: of a plan without that of
+    /// the activations nothing is replaced.
     ///
     /// # Errors
     /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) for another shape,
@@ -157,10 +166,11 @@ impl NmGradientPlan {
         check_device("the matrix of new values", values.device(), self.device())?;
         let expected = (self.places.weights().kept_rows(), self.places.weights().cols());
         check_shape("the matrix of new values", (values.rows(), values.cols()), expected)?;
-        let Self { places, dense, of_activations, .. } = self;
+        let Self { places, of_activations, .. } = self;
+        let Some(OfActivations { dense, plan }) = of_activations else { return Ok(()) };
         with_elements!(dense, of => {
             places.transposed(on, values, of)?;
-            of_activations.replace_values_on(on, &*of)
+            plan.replace_values_on(on, &*of)
         })
     }
 
@@ -173,13 +183,13 @@ impl NmGradientPlan {
     /// The device that the plan runs on.
     #[must_use]
     pub fn device(&self) -> &Device {
-        self.of_activations.device()
+        self.of_values.device()
     }
 
     /// The type of `A`, `dC` and the weights.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        self.of_activations.precision()
+        self.of_values.precision()
     }
 
     /// `m`: rows of `A` and `dC` that the gradient of the values is of.
