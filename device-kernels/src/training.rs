@@ -130,7 +130,8 @@ impl Quad {
 /// How the elements of a matrix are dealt out to threads: a power of two of lanes to a row, quads in turn.
 ///
 /// # Obligations
-/// `lane_bits ≤ 5`; `cols ≤ 2³² − 1024`; the grid has a thread for each row and lane.
+/// `lane_bits ≤ 16`, and 5 at most where `cols > 2³¹`; `cols ≤ 2³² − 1024`; the grid has a thread for each row and
+/// lane.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct Extent {
@@ -148,11 +149,20 @@ impl Extent {
     /// Threads of a block of the kernels that take one.
     pub const BLOCK_THREADS: u32 = 256;
 
-    /// Deals out a matrix: as many lanes to a row as have a quad of it, at most a warp.
+    /// Threads that fill a large GPU: few rows get more lanes than a warp.
+    const FILL: u32 = 1 << 18;
+    /// Most lanes of a row.
+    const MOST_LANES: u32 = 1 << 16;
+
+    /// Deals out a matrix: as many lanes to a row as have a quad of it, at most a warp, or as fill a GPU with few rows.
     #[must_use]
     pub const fn of(rows: u32, cols: u32) -> Self {
-        let quads = cols.div_ceil(QUAD);
-        let lanes = if quads >= WARP { WARP } else { quads.next_power_of_two() };
+        let quads = cols.div_ceil(QUAD).next_power_of_two();
+        let mut most = WARP;
+        while most < Self::MOST_LANES && cols <= 1 << 31 && rows <= Self::FILL / most / 2 {
+            most *= 2;
+        }
+        let lanes = if quads >= most { most } else { quads };
         Self { rows, cols, lane_bits: lanes.trailing_zeros(), reserved: 0 }
     }
 
@@ -171,7 +181,7 @@ impl Extent {
             return;
         }
         let lanes = 1 << self.lane_bits;
-        let mut column = QUAD * (s.thread_idx() & (lanes - 1));
+        let mut column = QUAD * (thread as u32 & (lanes - 1));
         while let Some(quad) = Quad::at(row as u32, column, self.cols) {
             work(quad);
             column += QUAD * lanes;
@@ -185,11 +195,26 @@ mod tests {
 
     #[test]
     fn rows_get_as_many_lanes_as_they_have_quads() {
-        for (cols, lanes) in
-            [(1, 1u32), (4, 1), (5, 2), (9, 4), (16, 4), (17, 8), (100, 32), (128, 32), (4000, 32)]
-        {
-            let extent = Extent::of(7, cols);
-            assert_eq!((1 << extent.lane_bits, extent.threads()), (lanes, 7 * u64::from(lanes)), "{cols}");
+        let many = 100_000;
+        for (rows, cols, lanes) in [
+            (7, 1, 1u32),
+            (7, 4, 1),
+            (7, 5, 2),
+            (7, 9, 4),
+            (7, 16, 4),
+            (7, 17, 8),
+            (7, 100, 32),
+            (many, 128, 32),
+            (many, 4000, 32),
+            (2048, 11_008, 128),
+            (7, 4000, 1024),
+            (1, 11_008, 4096),
+            (1, 1 << 31, 1 << 16),
+            (1, u32::MAX - 1023, 32),
+        ] {
+            let extent = Extent::of(rows, cols);
+            let threads = u64::from(rows) * u64::from(lanes);
+            assert_eq!((1 << extent.lane_bits, extent.threads()), (lanes, threads), "{rows} × {cols}");
         }
         assert_eq!((Extent::of(7, 0).threads(), Extent::of(0, 7).threads()), (0, 0));
         assert_eq!(Extent::of(u32::MAX, 128).threads(), 32 * u64::from(u32::MAX));

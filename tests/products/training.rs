@@ -12,8 +12,9 @@ use windrow_testkit::SplitMix64;
 
 const UNIT: f64 = windrow_testkit::UNIT_FMA;
 
-/// Shapes around a quad, a warp and what a warp takes at a time; and elements from row to row beyond the columns.
-const SHAPES: [(usize, usize, usize); 12] = [
+/// Shapes around a quad, a warp, what a warp takes at a time and a block; and elements from row to row beyond
+/// the columns.
+const SHAPES: [(usize, usize, usize); 13] = [
     (1, 1, 0),
     (9, 3, 0),
     (70, 4, 0),
@@ -26,6 +27,7 @@ const SHAPES: [(usize, usize, usize); 12] = [
     (2, 127, 1),
     (9, 128, 0),
     (3, 261, 3),
+    (2, 1030, 2),
 ];
 
 /// A matrix in device memory whose rows are `padding` elements apart, with a mark between them.
@@ -302,7 +304,7 @@ fn sums_of_columns_and_products() {
     let mut rng = SplitMix64::new(6);
     let many = [(1300, 5, 1), (66_000, 2, 0)];
     for device in devices() {
-        let mut sums = ColumnSums::new(&device, 261).unwrap();
+        let mut sums = ColumnSums::new(&device, 1030).unwrap();
         for shape in SHAPES.into_iter().chain(many) {
             let (rows, cols, _) = shape;
             // Whole numbers: every sum is exact in whatever order.
