@@ -232,6 +232,41 @@ fn new_values_of_any_type() {
     report_missing_gpu("new values of gradients of N:M weights", 13);
 }
 
+/// The gradient of two batches one after the other, in f32, begun anew after another.
+fn of_two<E: Element<Sum = f32>>(plan: &mut NmGradientPlan, [first, second]: [&Case; 2]) -> Vec<f32> {
+    let (device, (m, k, n)) = (plan.device().clone(), first.shape());
+    let stream = device.stream();
+    let place = |of: &Case| (upload::<E>(&device, &of.a, m, k), upload::<E>(&device, &of.of_c, m, n));
+    let mut rounded = DeviceMatrix::<bf16>::zeros(&device, first.weights.kept_rows(), n).unwrap();
+    let mut sums = DeviceMatrix::<f32>::zeros(&device, first.weights.kept_rows(), n).unwrap();
+    for _ in 0..2 {
+        let (a, of_c) = place(first);
+        plan.of_values_on(&stream, &a, &of_c, &mut rounded).unwrap();
+        let (a, of_c) = place(second);
+        plan.add_of_values_on(&stream, &a, &of_c, &mut sums).unwrap();
+    }
+    sums.download().unwrap()
+}
+
+#[test]
+fn batches_are_added() {
+    let of = || Case::new((9, 40, 45), pattern(2, 4, 8), true);
+    let (first, second) = (of(), Case { a: vec![1.0; 9 * 40], ..of() });
+    for device in devices() {
+        for precision in [Precision::F32, Precision::F16] {
+            let mut plan = plan_of(&first, &device, precision);
+            let got = match precision {
+                Precision::F16 => of_two::<f16>(&mut plan, [&first, &second]),
+                _ => of_two::<f32>(&mut plan, [&first, &second]),
+            };
+            let both = first.of_values(precision).0.into_iter().zip(second.of_values(precision).0);
+            let want = both.map(|(a, b)| a + b).collect();
+            check_exact(&format!("two batches in {precision} on {device}"), &got, &(want, Vec::new()));
+        }
+    }
+    report_missing_gpu("batches of gradients of N:M weights", 2);
+}
+
 /// What is not finite in a row of `A` reaches the gradients of the values of that row of `W`, and no others.
 #[test]
 fn what_is_not_finite_goes_no_further() {

@@ -43,16 +43,7 @@ impl NmSpmmPlan {
         check_device("the array of new values", values.device(), &self.device)?;
         let Some(places) = &self.places else { return Err(NmError::NoPlaces) };
         check_count("the new values", values.len(), places.kept())?;
-        match &self.body {
-            // They are in host memory: they are on the CPU, as was just checked.
-            Body::Cpu(_) => self.replace_on_host(values.host().unwrap_or_default()),
-            Body::Gpu(_) => {
-                let given = DeviceValues::packed(&values, self.cols, self.precision);
-                // SAFETY: length and device were checked; a buffer frees its memory after the work that was queued
-                // before, and of other memory the slice was promised that it lives.
-                unsafe { self.replace_on_machine::<V>(on, given, values.is_owned()) }
-            }
-        }
+        self.replace(on, DeviceView::of_rows(values, self.cols))
     }
 
     /// [`replace_values_on`](Self::replace_values_on) with a matrix of `w` kept rows and `n` columns, which may have
@@ -72,46 +63,35 @@ impl NmSpmmPlan {
         let Some(places) = &self.places else { return Err(NmError::NoPlaces) };
         let (found, expected) = ((values.rows(), values.cols()), (places.kept_rows(), self.cols));
         check_shape("the matrix of new values", found, expected)?;
-        match &self.body {
-            Body::Cpu(_) => self.replace_on_host(&values.to_host().map_err(PlanError::from)?),
-            Body::Gpu(_) => {
+        self.replace(on, values)
+    }
+
+    /// With a row for each that is kept, on the plan's device.
+    fn replace<V: Value>(&mut self, on: &Stream, values: DeviceView<'_, V>) -> Result<(), NmError> {
+        let Some(places) = &self.places else { return Err(NmError::NoPlaces) };
+        match &mut self.body {
+            Body::Cpu(weights) => {
+                let given = values.to_host().map_err(PlanError::from)?;
+                let numbers = Bits::of(self.precision, &given)?.numbers::<f32>()?;
+                *weights = HostNm::new(places, &numbers, self.precision, self.layout)?;
+                self.report.overflowed_values = Exceptions::of(self.precision, &given).overflowed;
+                Ok(())
+            }
+            Body::Gpu(plan) => {
                 let ld = check_ld(values.ld())?;
                 let given = DeviceValues::new::<V>(values.address(), (self.cols, ld), self.precision);
-                // SAFETY: as above.
-                unsafe { self.replace_on_machine::<V>(on, given, values.is_owned()) }
+                let Some(given) = given else {
+                    let (operand, found) = ("the array of new values", V::NAME);
+                    return Err(PlanError::ElementType { operand, found, expected: Precision::F32 }.into());
+                };
+                let on = On::of(on, &self.device, values.is_owned())?;
+                // SAFETY: shape and device were checked; a buffer frees its memory after the work that was queued
+                // before, and of other memory the view was promised that it lives.
+                match unsafe { plan.replace(&on, given)? } {
+                    true => Ok(()),
+                    false => Err(NmError::NoPlaces),
+                }
             }
-        }
-    }
-
-    /// As many values as are kept, in host memory, of a plan for the CPU.
-    fn replace_on_host<V: Value>(&mut self, given: &[V]) -> Result<(), NmError> {
-        let Some(places) = &self.places else { return Err(NmError::NoPlaces) };
-        let numbers = Bits::of(self.precision, given)?.numbers::<f32>()?;
-        self.body = Body::Cpu(HostNm::new(places, &numbers, self.precision, self.layout)?);
-        self.report.overflowed_values = Exceptions::of(self.precision, given).overflowed;
-        Ok(())
-    }
-
-    /// Values of a type that kernels read, unless there are none.
-    ///
-    /// # Safety
-    /// They are as many as are kept, on the plan's device, and live until the work is done.
-    unsafe fn replace_on_machine<V: Value>(
-        &mut self,
-        on: &Stream,
-        given: Option<DeviceValues>,
-        shares: bool,
-    ) -> Result<(), NmError> {
-        let Some(given) = given else {
-            let (operand, found) = ("the array of new values", V::NAME);
-            return Err(PlanError::ElementType { operand, found, expected: Precision::F32 }.into());
-        };
-        let Body::Gpu(plan) = &mut self.body else { return Err(NmError::NoPlaces) };
-        let on = On::of(on, &self.device, shares)?;
-        // SAFETY: the caller's promise.
-        match unsafe { plan.replace(&on, given)? } {
-            true => Ok(()),
-            false => Err(NmError::NoPlaces),
         }
     }
 

@@ -122,7 +122,33 @@ impl NmGradientPlan {
         of_c: impl Into<DeviceView<'a, E>>,
         of_values: impl Into<DeviceViewMut<'a, R>>,
     ) -> Result<(), NmError> {
-        let (a, of_c, of_values) = (a.into(), of_c.into(), of_values.into());
+        self.add_of_values(on, (a.into(), of_c.into()), 0.0, of_values.into())
+    }
+
+    /// [`of_values_on`](Self::of_values_on) of further rows, for batches that do not fit at once: `dV` is the sum of
+    /// this and of all runs since one of [`of_values_on`](Self::of_values_on), with that. Sums are kept in f32, and
+    /// rounded for each run anew. After an error begin with that.
+    ///
+    /// # Errors
+    /// Those of [`of_values_on`](Self::of_values_on).
+    pub fn add_of_values_on<'a, E: Element<Sum = f32>, R: Element<Sum = f32>>(
+        &mut self,
+        on: &Stream,
+        a: impl Into<DeviceView<'a, E>>,
+        of_c: impl Into<DeviceView<'a, E>>,
+        of_values: impl Into<DeviceViewMut<'a, R>>,
+    ) -> Result<(), NmError> {
+        self.add_of_values(on, (a.into(), of_c.into()), 1.0, of_values.into())
+    }
+
+    /// Both: `beta` is the factor of what the runs before have found.
+    fn add_of_values<E: Element<Sum = f32>, R: Element<Sum = f32>>(
+        &mut self,
+        on: &Stream,
+        (a, of_c): (DeviceView<'_, E>, DeviceView<'_, E>),
+        beta: f32,
+        of_values: DeviceViewMut<'_, R>,
+    ) -> Result<(), NmError> {
         let (weights, m) = (self.places.weights(), self.rows);
         check_device("the stream", on.device(), self.device())?;
         for (operand, found) in
@@ -139,7 +165,8 @@ impl NmGradientPlan {
             of_values.bytes().check_apart("the gradient of the values", operand, bytes)?;
         }
         self.of_values.replace_rows_on(on, of_c)?;
-        self.of_values.run_into_on(on, &Epilogue::default(), a, &mut self.of_all)?;
+        let run = Epilogue { beta, ..Epilogue::default() };
+        self.of_values.run_into_on(on, &run, a, &mut self.of_all)?;
         self.places.taken(on, &self.of_all, of_values)
     }
 
