@@ -88,20 +88,11 @@ fn widths(text: &str) -> std::result::Result<(usize, usize), String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = match options.precision {
+    common::exit_code(match options.precision {
         Precision::F16 => run::<f16>(&options),
         Precision::Bf16 => run::<bf16>(&options),
         _ => run::<f32>(&options),
-    };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            // Nobody is left to tell if standard error is closed.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// Whether the result is right.

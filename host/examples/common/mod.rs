@@ -23,5 +23,21 @@ pub(crate) mod stack;
 pub(crate) mod stress;
 pub(crate) mod train;
 
+use std::io::Write;
+use std::process::ExitCode;
+
 /// Whatever went wrong, with a message for a person.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What a program that found its results right, or not, tells who has called it.
+pub(crate) fn exit_code(is_right: Result<bool>) -> ExitCode {
+    match is_right {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Nobody is left to tell if standard error is closed.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

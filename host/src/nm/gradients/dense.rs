@@ -6,10 +6,10 @@ use windrow_formats::{NmPattern, Value};
 
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::{NmError, PlanError};
+use crate::nm::NmSpmm;
 use crate::nm::options::NmOptions;
 use crate::nm::plan::NmSpmmPlan;
 use crate::nm::weights::DeviceVectorNm;
-use crate::nm::{NmSpmm, NmSpmmBuilder};
 use crate::options::Precision;
 use crate::profile::Profile;
 use crate::view::DeviceSlice;
@@ -82,7 +82,7 @@ fn plan<T: Value>(
     }
     let indices = DeviceBuffer::named(on.device(), &indices, "indices").map_err(PlanError::from)?;
     let weights = DeviceVectorNm::new(rows, cols, pattern, elements, &indices)?;
-    let builder: NmSpmmBuilder<'_, _> = NmSpmm::builder(&weights).options(options);
+    let builder = NmSpmm::builder(&weights).options(options);
     match profile {
         Some(profile) => builder.profile(profile).build_on(on),
         None => builder.build_on(on),
