@@ -8,6 +8,7 @@
 //! | module | computes | runs on |
 //! | --- | --- | --- |
 //! | [`spmm::row_split`] | `C = α·A·B + β·C`, `A` in CSR cut into row segments | CUDA cores |
+//! | [`spmm::row_panels`] | the same in f32, panels of rows that share `B` in shared memory | CUDA cores |
 //! | [`spmm::short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
 //! | [`spmm::tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
 //! | [`spmm::segment_group`] | the same from CSR for few columns of `B`, and MTTKRP, divided as a point of Sgap's space says | CUDA cores |
@@ -90,7 +91,8 @@ pub use kernel::{Entry, Family, Kernel};
 pub use modules::{MODULES, Module};
 pub use real::{Factor, Real};
 pub use spmm::{
-    combine, dense, matricized_rows, merge_based, row_split, segment_group, short_rows, tile_stream,
+    combine, dense, matricized_rows, merge_based, row_panels, row_split, segment_group, short_rows,
+    tile_stream,
 };
 pub use variant::Variant;
 

@@ -18,6 +18,13 @@ pub enum Variant {
         /// Whether `B` is read in 16-byte vectors (else element by element, for any alignment).
         vectors: bool,
     },
+    /// [`crate::spmm::row_panels`]: blocks take panels of rows, in f32.
+    RowPanels {
+        /// Columns of a slice of the width.
+        slice: u32,
+        /// As for [`RowSplit`](Self::RowSplit): whether `B` is read in vectors.
+        vectors: bool,
+    },
     /// [`crate::spmm::short_rows`]: a group of lanes takes a whole row.
     ShortRows {
         /// Type of `A`'s values and of `B`.

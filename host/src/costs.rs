@@ -14,7 +14,8 @@ pub use self::nm::{
     NmCudaCoreCosts, NmDenseCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts,
 };
 pub use self::paths::{
-    GroupCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts, TileCosts,
+    GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts,
+    TileCosts,
 };
 use crate::device::{Device, Speeds};
 

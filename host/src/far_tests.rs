@@ -83,12 +83,13 @@ fn product(a: &Csr<f32>, n: usize) -> Vec<f64> {
 #[test]
 fn products_of_far_rows() {
     use Precision::{Bf16, F16, F32, F64, Tf32};
-    let kinds: [(Algorithm, &[Precision], usize); 7] = [
+    let kinds: [(Algorithm, &[Precision], usize); 8] = [
         (Algorithm::RowSplit, &[F32, F64, F16, Tf32, Bf16], 13),
         (Algorithm::ShortRows, &[F32, F64, F16], 13),
         (Algorithm::SegmentGroup, &[F32, F64, F16], 13),
         (Algorithm::SegmentGroup, &[F32], 1),
         (Algorithm::MergePath, &[F32, F16], 1),
+        (Algorithm::RowPanels, &[F32], 13),
         (Algorithm::MatricizedRows, &[F16], 13),
         (Algorithm::TileStream, &[F16, Bf16, Tf32], 13),
     ];

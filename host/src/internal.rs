@@ -8,7 +8,7 @@ pub use windrow_kernels::{Arch, Dtype, ENTRIES, Entry, MODULES, Variant, entry};
 
 pub use crate::costs::GroupThresholds;
 use crate::device::Prepared;
-pub use crate::predict::{Asked, Kind, MatrixCounts, predicted_us, terms};
+pub use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts, predicted_us, terms};
 pub use crate::spmm::Reference;
 pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
 use crate::{

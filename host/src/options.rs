@@ -89,6 +89,10 @@ pub enum Algorithm {
     /// [`AtomicParallelism`](crate::AtomicParallelism) gives it, or as suits the size of the matrix. Any precision but
     /// f64. Works on rows in their own order.
     MergePath,
+    /// CUDA cores over panels of 64 rows: what rows of a panel need of `B` is brought to shared memory once, 32 rows of
+    /// `B` at a time. For rows that share columns with their neighbours, and matrices of which every twentieth element
+    /// or more is an entry. f32. Works on rows in their own order.
+    RowPanels,
     /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own
     /// order, and takes a column-major `B` too
     /// ([`SpmmPlan::run_column_major_into`](crate::SpmmPlan::run_column_major_into)).
@@ -104,12 +108,13 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Auto,
         Self::RowSplit,
         Self::ShortRows,
         Self::SegmentGroup,
         Self::MergePath,
+        Self::RowPanels,
         Self::MatricizedRows,
         Self::TileStream,
         Self::Hybrid,
@@ -122,6 +127,7 @@ impl Algorithm {
             Self::Auto | Self::RowSplit | Self::ShortRows => true,
             Self::SegmentGroup => matches!(precision, Precision::F32 | Precision::F64 | Precision::F16),
             Self::MergePath => !matches!(precision, Precision::F64),
+            Self::RowPanels => matches!(precision, Precision::F32),
             Self::MatricizedRows => matches!(precision, Precision::F16),
             Self::TileStream | Self::Hybrid => precision.has_tile_kernels(),
         }
@@ -130,7 +136,7 @@ impl Algorithm {
 
 names!(Algorithm, "algorithm";
     Auto => "auto", RowSplit => "row-split", ShortRows => "short-rows", SegmentGroup => "segment-group",
-    MergePath => "merge-path", MatricizedRows => "matricized-rows", TileStream => "tile-stream", Hybrid => "hybrid");
+    MergePath => "merge-path", RowPanels => "row-panels", MatricizedRows => "matricized-rows", TileStream => "tile-stream", Hybrid => "hybrid");
 
 /// Whether two runs of a plan give the same bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -246,7 +252,8 @@ names!(Preprocessing, "place of preprocessing";
     Auto => "auto", Cpu => "cpu", Gpu => "gpu");
 
 /// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix. Of
-/// it [`Algorithm::MergePath`] takes the entries of a piece.
+/// it [`Algorithm::MergePath`] takes the entries of a piece, and [`Algorithm::RowPanels`] these, of a panel, and the
+/// columns of a slice.
 ///
 /// Where rows are cut decides the order of their sums, so results may differ in the last bits from those of another
 /// division; each gives the same in every run.
@@ -343,7 +350,7 @@ mod tests {
         let error = "csr".parse::<Algorithm>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, merge-path, matricized-rows, \
+            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, merge-path, row-panels, matricized-rows, \
              tile-stream and hybrid"
         );
         let error = "f8".parse::<Precision>().unwrap_err();

@@ -11,8 +11,8 @@ pub(crate) mod weigh;
 use serde::Serialize;
 
 use crate::costs::{
-    DeviceCosts, GroupCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts,
-    TileCosts,
+    DeviceCosts, GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts,
+    SampledTileCosts, TileCosts,
 };
 use crate::num::{real, wide};
 use crate::options::{Algorithm, Precision};
@@ -35,6 +35,17 @@ pub struct MatrixCounts {
     pub longest: u64,
     /// Distinct columns of each window of 8 rows with entries, summed.
     pub vectors: u64,
+    /// What panels of rows have; zeros where they are not weighed.
+    pub panels: PanelCounts,
+}
+
+/// What panels of 64 rows have, for [`Algorithm::RowPanels`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PanelCounts {
+    /// Distinct columns of each panel, summed.
+    pub columns: u64,
+    /// Distinct columns of each four rows, summed.
+    pub vectors: u64,
 }
 
 /// A path whose time can be predicted.
@@ -47,6 +58,8 @@ pub enum Kind {
     Groups,
     /// In sparse-dense products, [`Algorithm::TileStream`].
     Tiles,
+    /// In sparse-dense products, [`Algorithm::RowPanels`].
+    Panels,
     /// In sampled products, [`SddmmAlgorithm::Entries`].
     SampledEntries,
     /// In sampled products, [`SddmmAlgorithm::Groups`].
@@ -61,6 +74,7 @@ impl Kind {
         match self {
             Self::Groups => Algorithm::SegmentGroup,
             Self::Tiles => Algorithm::TileStream,
+            Self::Panels => Algorithm::RowPanels,
             _ => Algorithm::RowSplit,
         }
     }
@@ -98,6 +112,15 @@ const STEP_BYTES: f64 = 368.0;
 const STEP_VECTORS: f64 = 16.0;
 /// Rows of a window.
 const WINDOW_ROWS: f64 = 8.0;
+/// Rows of a panel, and columns of a slice of a wide product.
+const PANEL_ROWS: f64 = 64.0;
+const PANEL_COLUMNS: f64 = 128.0;
+/// Pieces of panels for each multiprocessor.
+const PANEL_BLOCKS: f64 = 6.0;
+/// Columns of a chunk of a panel.
+const CHUNK_COLUMNS: f64 = 32.0;
+/// Bytes of a vector of a panel: four values, and where they belong.
+const VECTOR_BYTES: f64 = 20.0;
 /// Steps that one warp has of the longest window at most, before a team shares it.
 const LONGEST_STEPS: f64 = 200.0;
 /// Entries in flight of a group of lanes.
@@ -120,6 +143,7 @@ pub fn terms(counts: &MatrixCounts, asked: Asked, costs: &DeviceCosts) -> Vec<f6
         Kind::Rows => row_terms(&size, &costs.paths).numbers(),
         Kind::Groups => group_terms(&size, costs).numbers(),
         Kind::Tiles => tile_terms(&size, &costs.paths).numbers(),
+        Kind::Panels => panel_terms(&size, &costs.paths).numbers(),
         Kind::SampledEntries => sampled_entry_terms(&size, &costs.paths).numbers(),
         Kind::SampledGroups => sampled_group_terms(&size, &costs.paths).numbers(),
         Kind::SampledTiles => sampled_tile_terms(&size).numbers(),
@@ -133,6 +157,7 @@ fn numbers(Asked { kind, precision, .. }: Asked, paths: &PathCosts) -> Vec<f64> 
         Kind::Rows => if half { paths.rows_f16 } else { paths.rows_f32 }.numbers(),
         Kind::Groups => if half { paths.groups_f16 } else { paths.groups_f32 }.numbers(),
         Kind::Tiles => if half { paths.tiles_f16 } else { paths.tiles_tf32 }.numbers(),
+        Kind::Panels => paths.panels_f32.numbers(),
         Kind::SampledEntries => {
             if half { paths.sampled_entries_f16 } else { paths.sampled_entries_f32 }.numbers()
         }
@@ -163,7 +188,7 @@ struct Size {
 
 impl Size {
     fn of(counts: &MatrixCounts, Asked { precision, width, .. }: Asked) -> Self {
-        let MatrixCounts { rows, cols, nnz, empty_rows, longest, vectors } = *counts;
+        let MatrixCounts { rows, cols, nnz, empty_rows, longest, vectors, .. } = *counts;
         let element_bytes = f64::from(precision.bytes());
         let columns = real(wide(width));
         let row_bytes = columns * element_bytes;
@@ -259,6 +284,25 @@ fn tile_terms(of: &Size, paths: &PathCosts) -> TileCosts {
         step: steps * slices / MILLION,
         window: windows * slices / MILLION,
         chain: (of.longest / STEP_VECTORS).min(LONGEST_STEPS) / 1e3,
+    }
+}
+
+fn panel_terms(of: &Size, paths: &PathCosts) -> PanelCosts {
+    let PanelCounts { columns, vectors } = of.counts.panels;
+    let (columns, vectors) = (real(columns), real(vectors));
+    let slice = [32.0, 64.0].into_iter().find(|&slice| of.columns <= slice).unwrap_or(PANEL_COLUMNS);
+    let slices = (of.columns / slice).ceil();
+    let panels = (of.rows / PANEL_ROWS).max(1.0);
+    let chunks = columns / CHUNK_COLUMNS + panels / 2.0; // the last of a panel is half full
+    // Panels are cut until there are pieces for all multiprocessors, or one for each chunk.
+    let pieces = (PANEL_BLOCKS * paths.multiprocessors / (panels * slices)).min(chunks / panels);
+    PanelCosts {
+        launch: 1.0,
+        streamed: of.streamed(vectors * VECTOR_BYTES, columns),
+        vector: vectors * slices * slice / PANEL_COLUMNS / MILLION,
+        chunk: chunks * slices / MILLION,
+        panel: panels * slices / MILLION,
+        kept: if pieces > 1.5 { pieces * 4.0 * of.rows * of.columns / MILLION } else { 0.0 },
     }
 }
 

@@ -434,6 +434,17 @@ pub unsafe trait Simt {
     /// `a·b + c`, rounded once.
     fn fma(&self, a: f32, b: f32, c: f32) -> f32;
 
+    /// [`fma`](Self::fma) of `a` with each of `b` and `c` if a bit of `bits` is set, else `c`: without a branch, so
+    /// that the sums of a loop stay in one register each, and with bits, since a test of some is one instruction and
+    /// one of a condition that was made of them three.
+    #[inline(always)]
+    fn fma_where(&self, bits: u32, a: f32, b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
+        if bits == 0 {
+            return c;
+        }
+        [self.fma(a, b[0], c[0]), self.fma(a, b[1], c[1]), self.fma(a, b[2], c[2]), self.fma(a, b[3], c[3])]
+    }
+
     /// `a·b + c` in f64, rounded once.
     fn fma_f64(&self, a: f64, b: f64, c: f64) -> f64;
 

@@ -26,6 +26,7 @@ fn plans_for_gpus() {
         (Algorithm::RowSplit, 2),
         (Algorithm::SegmentGroup, 4),
         (Algorithm::MergePath, 1),
+        (Algorithm::RowPanels, 4),
         (Algorithm::MatricizedRows, 2),
         (Algorithm::TileStream, 4),
         (Algorithm::Hybrid, 4),

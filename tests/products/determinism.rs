@@ -26,6 +26,9 @@ const ANY_ORDER: &[Family] = &[
     Family::other("SpMM merge path, any order", |device| {
         any_order(device, windrow::SpmmOptions { algorithm: Algorithm::MergePath, ..BASE })
     }),
+    Family::other("SpMM row panels, any order", |device| {
+        any_order(device, windrow::SpmmOptions { algorithm: Algorithm::RowPanels, ..BASE })
+    }),
     Family::other("SpMM matricised rows, any order", |device| {
         any_order(device, windrow::SpmmOptions { algorithm: Algorithm::MatricizedRows, ..TILES })
     }),

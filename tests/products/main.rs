@@ -53,6 +53,7 @@ mod pruned_mlp;
 mod refused_csr;
 mod refused_tensors;
 mod reorder_on_device;
+mod row_panels;
 mod row_softmax;
 mod sddmm;
 mod segment_groups;

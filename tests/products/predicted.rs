@@ -46,12 +46,20 @@ fn what_is_told_is_what_plans_take() {
                     assert_eq!((report.requested, report.requested_precision), (Algorithm::Auto, precision));
                     let there = Spmm::builder(&on_device).width(width).precision(precision);
                     let there = there.build_on(&device.stream()).unwrap().report().clone();
-                    assert_eq!(
-                        (there.algorithm, there.precision),
-                        (told.algorithm, told.precision),
-                        "{what}"
-                    );
-                    assert_eq!(there.weighed, told.candidates, "{what}");
+                    // Panels are made on the host, and weighed for a matrix there alone.
+                    let mut candidates = told.candidates.clone();
+                    candidates.retain(|of| of.algorithm != Algorithm::RowPanels.to_string());
+                    if candidates.len() < told.candidates.len() && candidates.len() < 2 {
+                        candidates.clear(); // one is not weighed
+                    }
+                    assert_eq!(there.weighed, candidates, "{what}");
+                    if told.algorithm != Algorithm::RowPanels {
+                        assert_eq!(
+                            (there.algorithm, there.precision),
+                            (told.algorithm, told.precision),
+                            "{what}"
+                        );
+                    }
                     in_f32 += u32::from(precision == Precision::Tf32 && told.precision == Precision::F32);
 
                     let builder = Sddmm::builder(&a).inner(width).precision(precision);

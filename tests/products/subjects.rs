@@ -381,6 +381,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family::spmm("SpMM short rows", SpmmOptions { algorithm: Algorithm::ShortRows, ..BASE }),
     Family::spmm("SpMM segment groups", SpmmOptions { algorithm: Algorithm::SegmentGroup, ..BASE }),
     Family::spmm("SpMM merge path", SpmmOptions { algorithm: Algorithm::MergePath, ..BASE }),
+    Family::spmm("SpMM row panels", SpmmOptions { algorithm: Algorithm::RowPanels, ..BASE }),
     Family::spmm("SpMM matricised rows", SpmmOptions { algorithm: Algorithm::MatricizedRows, ..TILES }),
     Family::spmm("SpMM tiles", TILES),
     Family::spmm("SpMM tiles, packed", SpmmOptions { tile_values: TileValues::Packed, ..TILES }),

@@ -86,7 +86,7 @@ fn passed(what: &str, found: &Verification) {
 }
 
 fn spmm(mut turn: Turn<'_>) -> Outcome {
-    const WAYS: [(Algorithm, Precision); 10] = [
+    const WAYS: [(Algorithm, Precision); 11] = [
         (Algorithm::Auto, Precision::F32),
         (Algorithm::Hybrid, Precision::F16),
         (Algorithm::RowSplit, Precision::F64),
@@ -97,6 +97,7 @@ fn spmm(mut turn: Turn<'_>) -> Outcome {
         (Algorithm::MergePath, Precision::F32),
         (Algorithm::TileStream, Precision::Tf32),
         (Algorithm::MatricizedRows, Precision::F16),
+        (Algorithm::RowPanels, Precision::F32),
     ];
     let (algorithm, precision) = turn.by_round(&WAYS);
     let (mut a, n) = (turn.matrix(), turn.size(40));

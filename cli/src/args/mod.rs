@@ -195,15 +195,16 @@ pub(crate) struct SpmmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, merge-path, matricized-rows, tile-stream or
-    /// hybrid [default: auto]
+    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, merge-path, row-panels, matricized-rows,
+    /// tile-stream or hybrid [default: auto]
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
     /// CUDA cores for few columns of B, see --parallelism (f32, f64 and f16); auto takes it for narrow B; merge-path:
     /// CUDA cores for one column of B, whatever the lengths of rows, with --parallelism for the entries that a thread
-    /// reads at once; matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8
-    /// tiles; hybrid: tiles, with short rows that share few columns on CUDA cores. The last two multiply tf32, f16 and
-    /// bf16.
+    /// reads at once; row-panels: CUDA cores over 64 rows at a time, which share what they need of B in shared memory
+    /// (f32), for rows that share many columns; matricized-rows: Tensor Cores over rows as they are (f16); tile-stream:
+    /// Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores. The last two
+    /// multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) algorithm: Option<Algorithm>,
 

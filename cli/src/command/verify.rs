@@ -143,11 +143,12 @@ fn conclusion(sweep: &Sweep) -> Result<()> {
 
 /// Algorithms that differ on `device`: the CPU has one.
 fn algorithms(device: &Device) -> &'static [Algorithm] {
-    const GPU: [Algorithm; 7] = [
+    const GPU: [Algorithm; 8] = [
         Algorithm::RowSplit,
         Algorithm::ShortRows,
         Algorithm::SegmentGroup,
         Algorithm::MergePath,
+        Algorithm::RowPanels,
         Algorithm::MatricizedRows,
         Algorithm::TileStream,
         Algorithm::Hybrid,

@@ -6,6 +6,7 @@ use crate::spmm::combine::Combine;
 use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
 use crate::spmm::merge_based::{CarriedRows, MergeBased};
 use crate::spmm::merge_path::MergePath;
+use crate::spmm::row_panels::RowPanels;
 use crate::spmm::row_split::RowSplit;
 use crate::spmm::segment_group::{NonzeroGroups, RowGroups};
 use crate::spmm::short_rows::ShortRows;
@@ -210,6 +211,13 @@ entries! {
         spmm_nonzero_groups_f64_n4c1 => NonzeroGroups<F64, 4, 1>,
         spmm_nonzero_groups_f64_n4c2 => NonzeroGroups<F64, 4, 2>,
         spmm_nonzero_groups_f64_n4c4 => NonzeroGroups<F64, 4, 4>,
+    }
+    spmm_row_panels {
+        spmm_row_panels_c32 => RowPanels<8, 1, true>,
+        spmm_row_panels_c64 => RowPanels<16, 1, true>,
+        spmm_row_panels_c128 => RowPanels<32, 1, true>,
+        spmm_row_panels_c256 => RowPanels<32, 2, true>,
+        spmm_row_panels_elements => RowPanels<32, 1, false>,
     }
     spmm_matricized_rows {
         spmm_matricized_rows => MatricizedRows<RowMajor>,

@@ -142,6 +142,24 @@ costs! {
 }
 
 costs! {
+    /// Panels of rows: microseconds for each of their terms.
+    PanelCosts {
+        /// A launch, and whatever does not depend on the matrix.
+        launch: Fixed,
+        /// A megabyte of `A`, `B` and `C`, each read or written once.
+        streamed: Memory,
+        /// A million vectors of four rows, for each 128 columns.
+        vector: Cores,
+        /// A million chunks of 32 columns, for each slice.
+        chunk: Cores,
+        /// A million panels, for each slice.
+        panel: Cores,
+        /// A megabyte of sums of pieces, where there are too few panels for the GPU.
+        kept: Cores,
+    }
+}
+
+costs! {
     /// Sampled products entry by entry: microseconds for each of their terms.
     SampledEntryCosts {
         /// A launch, and whatever does not depend on the pattern.
@@ -212,6 +230,8 @@ pub struct PathCosts {
     pub tiles_f16: TileCosts,
     /// The tile stream in tf32.
     pub tiles_tf32: TileCosts,
+    /// Panels of rows in f32.
+    pub panels_f32: PanelCosts,
     /// Sampled products entry by entry, in f16.
     pub sampled_entries_f16: SampledEntryCosts,
     /// Sampled products entry by entry, in f32.
@@ -301,6 +321,15 @@ impl PathCosts {
             window: 101.0,
             chain: 31.1,
         },
+        // 108 times of 18 matrices with six entries a row or more, predicted within a factor of 1.15.
+        panels_f32: PanelCosts {
+            launch: 6.81,
+            streamed: 0.212,
+            vector: 23.3,
+            chunk: 1840.0,
+            panel: 2810.0,
+            kept: 0.324,
+        },
         // 118 times, predicted within a factor of 1.16.
         sampled_entries_f16: SampledEntryCosts { launch: 1.63, missed: 0.0458, batch: 107.0, line: 105.0 },
         // 132 times, predicted within a factor of 1.18.
@@ -353,6 +382,7 @@ impl PathCosts {
             groups_f32: self.groups_f32.scaled(times),
             tiles_f16: self.tiles_f16.scaled(times),
             tiles_tf32: self.tiles_tf32.scaled(times),
+            panels_f32: self.panels_f32.scaled(times),
             sampled_entries_f16: self.sampled_entries_f16.scaled(times),
             sampled_entries_f32: self.sampled_entries_f32.scaled(times),
             sampled_groups_f16: self.sampled_groups_f16.scaled(times),
@@ -372,7 +402,7 @@ impl PathCosts {
     }
 
     /// Each group of numbers with the name of its field.
-    fn named(&self) -> [(&'static str, Vec<f64>); 12] {
+    fn named(&self) -> [(&'static str, Vec<f64>); 13] {
         [
             ("rows_f16", self.rows_f16.numbers()),
             ("rows_f32", self.rows_f32.numbers()),
@@ -380,6 +410,7 @@ impl PathCosts {
             ("groups_f32", self.groups_f32.numbers()),
             ("tiles_f16", self.tiles_f16.numbers()),
             ("tiles_tf32", self.tiles_tf32.numbers()),
+            ("panels_f32", self.panels_f32.numbers()),
             ("sampled_entries_f16", self.sampled_entries_f16.numbers()),
             ("sampled_entries_f32", self.sampled_entries_f32.numbers()),
             ("sampled_groups_f16", self.sampled_groups_f16.numbers()),

@@ -81,8 +81,8 @@ pub(crate) fn weigh<E>(
         };
         let Asked { kind, precision, .. } = asked;
         let algorithm = match kind {
-            Kind::Rows | Kind::Groups | Kind::Tiles => kind.algorithm().to_string(),
-            _ => kind.sampled().to_string(),
+            Kind::SampledEntries | Kind::SampledGroups | Kind::SampledTiles => kind.sampled().to_string(),
+            _ => kind.algorithm().to_string(),
         };
         candidates.push(Candidate { algorithm, precision, predicted_us, known, kind });
     }

@@ -13,7 +13,7 @@ use crate::num::{index, wide};
 use crate::options::Precision;
 use crate::plan::MAX_INDEX;
 use crate::predict::weigh::{Candidate, reason, weigh};
-use crate::predict::{Asked, Kind, MatrixCounts};
+use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts};
 use crate::profile::Profile;
 
 /// Counts the column vectors of the windows of rows with entries, where that decides.
@@ -29,6 +29,7 @@ pub(super) fn counts_of((rows, cols, nnz): (usize, usize, usize)) -> MatrixCount
         empty_rows: 0,
         longest: 0,
         vectors: wide(nnz),
+        panels: PanelCounts::default(),
     }
 }
 

@@ -9,13 +9,14 @@ use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductSh
 use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
-use super::decide::{Decision, Facts, Way, decide, too_large};
+use super::decide::{Decision, Facts, Sharing, Way, decide, too_large};
 use super::gpu::{GpuPlan, PlanShape};
 use super::layout::{Context, demand};
 use super::options::SpmmOptions;
 use super::order::{self, OrderName, RowOrder, Weighing};
+use super::panels::panel_counts;
 use super::part::{LaidOut, LayoutFacts, Operation};
-use super::parts::{matricized_rows, merge_path, row_split, segment_group, tile_stream};
+use super::parts::{matricized_rows, merge_path, row_panels, row_split, segment_group, tile_stream};
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
 use super::report::{Described, PlanMemory, SpmmReport};
 use super::tiles::WINDOW_ROWS;
@@ -26,6 +27,7 @@ use crate::error::SpmmError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, GivenValues, StageClock, Values, check_memory, push};
+use crate::predict::PanelCounts;
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -78,7 +80,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let own_order = self.order.is_none() && self.options.reorder.is_none();
         let facts = Facts::of(self.a.pattern(), values.exceptions, device.machine().is_some(), own_order);
         let profile = self.profile_of(device);
-        let mut decision = decide(&facts, &self.options, &profile, &mut || vectors_of(self.a))?;
+        let mut decision = decide(&facts, &self.options, &profile, &mut OfHost(self.a))?;
         let build = |options| self.clone().options(options).build_chosen(device);
         if let Some(plan) = self.tried(device, &mut decision, build)? {
             return Ok(plan);
@@ -339,6 +341,19 @@ pub(super) fn plan_shape(options: &SpmmOptions, way: Way, rows: usize) -> PlanSh
     PlanShape { precision, determinism, rows, capacity }
 }
 
+/// A matrix on the host, whose rows are counted as tiles and as panels would have them.
+pub(super) struct OfHost<'a, V>(pub(super) &'a Csr<V>);
+
+impl<V: Value> Sharing for OfHost<'_, V> {
+    fn vectors(&mut self) -> Result<u64, SpmmError> {
+        vectors_of(self.0)
+    }
+
+    fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
+        Ok(Some(panel_counts(self.0.pattern())?))
+    }
+}
+
 /// The column vectors of the windows of rows with entries, as tiles would have them.
 pub(super) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SpmmError> {
     Ok(density(a, None, PartitionRule::AllTile)?.columns)
@@ -369,6 +384,7 @@ fn lay_out<'a, V: Value>(
         Way::Groups(division) => segment_group::lay_out(context, division)?,
         Way::Path => merge_path::lay_out(context)?,
         Way::Matricized => matricized_rows::lay_out(context)?,
+        Way::Panels => row_panels::lay_out(context)?,
         Way::Rows | Way::Cpu(_) => row_split::lay_out(context)?,
     };
     clock.end("balance");

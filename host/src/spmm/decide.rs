@@ -15,7 +15,7 @@ use crate::options::{Algorithm, CpuTasks, Precision};
 use crate::parallelism::GroupLaunch;
 use crate::plan::{Exceptions, MAX_INDEX};
 use crate::predict::weigh::{Candidate, reason, weigh};
-use crate::predict::{Asked, Kind, MatrixCounts};
+use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts};
 use crate::profile::Profile;
 
 /// What decides: of the matrix, its values and the device.
@@ -85,6 +85,7 @@ impl Facts {
             empty_rows: self.empty_rows,
             longest: self.longest,
             vectors: wide(self.nnz),
+            panels: PanelCounts::default(),
         }
     }
 
@@ -125,6 +126,8 @@ pub(super) enum Way {
     Path,
     /// Rows dealt out to warps.
     Matricized,
+    /// Panels of rows, through shared memory.
+    Panels,
     /// Tiles, rows by their lengths, or both, as a rule says; as a cost model says if none is given.
     Tiles(Option<PartitionRule>),
 }
@@ -141,8 +144,34 @@ impl Way {
     }
 }
 
-/// Counts the column vectors of the windows of rows with entries, where that decides.
-pub(super) type CountVectors<'a> = &'a mut dyn FnMut() -> Result<u64, SpmmError>;
+/// What rows have in common with those beside them, counted where that decides.
+pub(super) trait Sharing {
+    /// The column vectors of the windows of rows with entries.
+    fn vectors(&mut self) -> Result<u64, SpmmError>;
+
+    /// What panels of rows have; none where plans cannot have such.
+    fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
+        Ok(None)
+    }
+}
+
+/// Where column vectors are all that can be counted.
+impl<F: FnMut() -> Result<u64, SpmmError>> Sharing for F {
+    fn vectors(&mut self) -> Result<u64, SpmmError> {
+        self()
+    }
+}
+
+/// What a record says of a matrix that is elsewhere.
+impl Sharing for MatrixCounts {
+    fn vectors(&mut self) -> Result<u64, SpmmError> {
+        Ok(self.vectors)
+    }
+
+    fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
+        Ok((self.panels.columns > 0).then_some(self.panels))
+    }
+}
 
 /// Decides.
 ///
@@ -154,7 +183,7 @@ pub(super) fn decide(
     facts: &Facts,
     options: &SpmmOptions,
     profile: &Profile,
-    vectors: CountVectors<'_>,
+    sharing: &mut dyn Sharing,
 ) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
@@ -167,7 +196,7 @@ pub(super) fn decide(
     check_size(facts)?;
     let groups = &profile.costs.groups;
     let (algorithm, why, way) = match algorithm {
-        Algorithm::Auto => match by_times(facts, options, &profile.costs, vectors)? {
+        Algorithm::Auto => match by_times(facts, options, &profile.costs, sharing)? {
             Some(decision) => return Ok(decision),
             None => automatic(facts, options, &profile.costs),
         },
@@ -176,6 +205,7 @@ pub(super) fn decide(
                 Algorithm::SegmentGroup => Way::Groups(division(facts, options, groups)),
                 Algorithm::MergePath => Way::Path,
                 Algorithm::MatricizedRows => Way::Matricized,
+                Algorithm::RowPanels => Way::Panels,
                 Algorithm::ShortRows => Way::Tiles(Some(PartitionRule::AllResidual)),
                 Algorithm::TileStream => Way::Tiles(Some(PartitionRule::AllTile)),
                 Algorithm::Hybrid => Way::Tiles(options.partition),
@@ -219,23 +249,48 @@ fn candidates(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> Vec<
     candidates
 }
 
+/// Whether panels are weighed beside the other candidates: they serve f32, take long to make, and pay where rows have
+/// columns in common, which is not looked for in short ones.
+fn may_have_panels(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> bool {
+    let is_strict = matches!(options.precision, Precision::F32 | Precision::Tf32);
+    let many = few_runs(options, &costs.tiles).is_none();
+    is_strict
+        && many
+        && !facts.on_device
+        && options.width >= LEAST_PANEL_WIDTH
+        && facts.nnz / LEAST_PANEL_MEAN >= facts.rows
+}
+
+/// Narrowest `B` for which panels are weighed, and mean entries of a row.
+const LEAST_PANEL_WIDTH: usize = 16;
+const LEAST_PANEL_MEAN: usize = 6;
+
 /// What is predicted to be quickest, where predicted times decide.
 fn by_times(
     facts: &Facts,
     options: &SpmmOptions,
     costs: &DeviceCosts,
-    vectors: CountVectors<'_>,
+    sharing: &mut dyn Sharing,
 ) -> Result<Option<Decision>, SpmmError> {
-    let asked = candidates(facts, options, costs);
+    let mut asked = candidates(facts, options, costs);
+    let mut counts = facts.counts();
+    if may_have_panels(facts, options, costs)
+        && !asked.is_empty()
+        && let Some(panels) = sharing.panels()?
+    {
+        counts.panels = panels;
+        asked.insert(0, Asked { kind: Kind::Panels, precision: Precision::F32, width: options.width });
+    }
     if asked.len() < 2 {
         return Ok(None);
     }
-    let weighed = weigh(&facts.counts(), &asked, costs, vectors)?;
+    let weighed = weigh(&counts, &asked, costs, &mut || sharing.vectors())?;
     let Candidate { kind, precision, .. } = weighed[0];
     let algorithm = kind.algorithm();
     let way = match kind {
         Kind::Groups => Way::Groups(tree(facts, options.width, precision, &costs.groups)),
         Kind::Tiles => Way::Tiles(Some(PartitionRule::AllTile)),
+        Kind::Panels => Way::Panels,
         _ => Way::Rows,
     };
     Ok(Some(Decision { algorithm, precision, why: reason(&weighed), way, weighed, untimed: String::new() }))
@@ -376,6 +431,7 @@ fn check_support(algorithm: Algorithm, precision: Precision) -> Result<(), SpmmE
         Algorithm::SegmentGroup => "use precision f32, f64 or f16, or algorithm row-split",
         Algorithm::MergePath => "use another precision, or algorithm segment-group",
         Algorithm::MatricizedRows => "use precision f16, or algorithm row-split",
+        Algorithm::RowPanels => "use precision f32, or algorithm row-split",
         _ => "use precision tf32, bf16 or f16, or algorithm row-split",
     };
     Err(SpmmError::Unsupported { algorithm, precision, remedy })

@@ -219,7 +219,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return Some(REORDERED);
         }
         match options.algorithm {
-            Algorithm::MatricizedRows => Some(DEALT),
+            Algorithm::MatricizedRows | Algorithm::RowPanels => Some(DEALT),
             Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
             Algorithm::ShortRows if options.precision == Precision::F64 => Some(GATHERED),
             _ => self.a.cannot_be_received(),
@@ -238,7 +238,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Way::Groups(division) => segment_group::made_on_host(self.a.nnz(), division.point),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
             Way::Path => None,
-            Way::Matricized => Some(DEALT),
+            Way::Matricized | Way::Panels => Some(DEALT),
             Way::Tiles(_) => Some(ESTIMATED),
             Way::Cpu(_) => Some("the plan runs there"),
         }

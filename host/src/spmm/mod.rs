@@ -16,6 +16,7 @@ mod operands;
 mod options;
 mod order;
 mod out_of_core;
+mod panels;
 mod part;
 mod parts;
 mod places;

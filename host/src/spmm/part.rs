@@ -18,6 +18,7 @@ use crate::num::wide;
 use crate::options::TileValues;
 use crate::parallelism::{GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, MAX_BLOCK_COLUMNS, RoundedValues, Scheduling};
+use crate::predict::PanelCounts;
 
 /// Name of the array that says where new values go, which products do not read.
 pub(super) const PLACES: &str = "value_places";
@@ -321,6 +322,7 @@ pub(crate) struct LayoutFacts {
     pub(super) steps: u64,
     pub(super) workers: u64,
     pub(super) column_vectors: u64,
+    pub(super) panels: PanelCounts,
     pub(super) gather_places: u64,
     pub(super) residual_rows: u64,
     pub(super) rows_in_both: u64,

@@ -102,7 +102,8 @@ pub struct SpmmReport {
     /// the device, for [few products](crate::SpmmBuilder::expected_runs), it is the places for pieces, which nobody
     /// counts, and likewise the rows that are cut.
     pub segments: u64,
-    /// Rows (row-split) and windows (tile-stream) that are cut, with partial sums added in a second pass.
+    /// Rows (row-split), windows (tile-stream) and panels (row-panels) that are cut, with partial sums added in a
+    /// second pass.
     pub split: u64,
     /// The rows among them.
     pub split_rows: u64,
@@ -116,6 +117,11 @@ pub struct SpmmReport {
     pub workers: u64,
     /// Rows of `B` that the tiles gather for one slice: one for each column vector.
     pub column_vectors: u64,
+    /// Rows of `B` that panels bring to shared memory for one slice: one for each distinct column of a panel, for plans
+    /// of [`Algorithm::RowPanels`](crate::Algorithm::RowPanels); else 0.
+    pub panel_columns: u64,
+    /// What groups of four rows of the panels have in these columns: vectors of one to four entries.
+    pub panel_vectors: u64,
     /// Places for gathered rows in all steps, pads included: 16 for each step.
     pub gather_places: u64,
     /// Rows of `A` without an entry, whose rows of `C` become `β·C`.
@@ -212,6 +218,8 @@ impl SpmmReport {
             steps: layout.steps,
             workers: layout.workers,
             column_vectors: layout.column_vectors,
+            panel_columns: layout.panels.columns,
+            panel_vectors: layout.panels.vectors,
             gather_places: layout.gather_places,
             empty_rows: facts.empty_rows,
             residual_rows: layout.residual_rows,
@@ -232,10 +240,13 @@ impl SpmmReport {
     }
 
     /// Bytes of `B` gathered by a product of width `n`: an entry's row on CUDA cores, a column vector's row for
-    /// tiles.
+    /// tiles, the row of a distinct column for a panel.
     #[must_use]
     pub fn gathered_bytes(&self, n: usize) -> f64 {
-        let rows = self.scalar_entries() + real(self.column_vectors);
+        let rows = match self.panel_columns {
+            0 => self.scalar_entries() + real(self.column_vectors),
+            columns => real(columns),
+        };
         rows * real(n as u64) * f64::from(self.precision.bytes())
     }
 
@@ -337,6 +348,18 @@ impl fmt::Display for SpmmReport {
         }
         if self.segments > 0 {
             writeln!(f, "segments       {}, {} rows cut", self.segments, self.split_rows)?;
+        }
+        if self.panel_columns > 0 {
+            let each = |of: u64| real(self.nnz as u64) / real(of.max(1));
+            writeln!(
+                f,
+                "panels         {} columns, {:.2} entries each; {} vectors of four rows, {:.2} entries each; {} panels cut",
+                self.panel_columns,
+                each(self.panel_columns),
+                self.panel_vectors,
+                each(self.panel_vectors),
+                self.split
+            )?;
         }
         if self.tiles > 0 {
             let pads = self.gather_places - self.column_vectors;

@@ -2,7 +2,7 @@
 
 use windrow_formats::{Csr, Value};
 
-use super::build::vectors_of;
+use super::build::OfHost;
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, decide};
 use super::options::SpmmOptions;
@@ -37,7 +37,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let exceptions = Exceptions::of(self.options.precision, self.a.values());
         let own_order = self.order.is_none() && self.options.reorder.is_none();
         let facts = Facts::of(self.a.pattern(), exceptions, true, own_order);
-        let decision = decide(&facts, &self.options, profile, &mut || vectors_of(self.a))?;
+        let decision = decide(&facts, &self.options, profile, &mut OfHost(self.a))?;
         Ok(Weighed::of(decision))
     }
 }
@@ -69,6 +69,6 @@ pub(crate) fn weigh_counts(
     options: &SpmmOptions,
     profile: &Profile,
 ) -> Result<Weighed, SpmmError> {
-    let decision = decide(&Facts::of_counts(counts), options, profile, &mut || Ok(counts.vectors))?;
+    let decision = decide(&Facts::of_counts(counts), options, profile, &mut counts.clone())?;
     Ok(Weighed::of(decision))
 }

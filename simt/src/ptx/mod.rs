@@ -429,6 +429,10 @@ unsafe impl Simt for Ptx {
         unsafe { intrinsics::fma(a, b, c) }
     }
     #[inline(always)]
+    fn fma_where(&self, bits: u32, a: f32, b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
+        numbers::fma_where(bits, a, b, c)
+    }
+    #[inline(always)]
     fn fma_f64(&self, a: f64, b: f64, c: f64) -> f64 {
         // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe { intrinsics::fma_f64(a, b, c) }

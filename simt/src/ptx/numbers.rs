@@ -33,6 +33,30 @@ pub(super) fn maximum(a: f32, b: f32) -> f32 {
 }
 
 #[inline(always)]
+pub(super) fn fma_where(bits: u32, a: f32, b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
+    let [c0, c1, c2, c3] = &mut c;
+    // SAFETY: arithmetic on registers; no memory, no other lane.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {5}, 0; @p fma.rn.f32 {0}, {4}, {6}, {0}; \
+             @p fma.rn.f32 {1}, {4}, {7}, {1}; @p fma.rn.f32 {2}, {4}, {8}, {2}; @p fma.rn.f32 {3}, {4}, {9}, {3}; }}",
+            inout(reg32) *c0,
+            inout(reg32) *c1,
+            inout(reg32) *c2,
+            inout(reg32) *c3,
+            in(reg32) a,
+            in(reg32) bits,
+            in(reg32) b[0],
+            in(reg32) b[1],
+            in(reg32) b[2],
+            in(reg32) b[3],
+            options(pure, nomem, nostack)
+        );
+    }
+    c
+}
+
+#[inline(always)]
 pub(super) fn sqrt(x: f32) -> f32 {
     let out: f32;
     // SAFETY: arithmetic on registers; no memory, no other lane.

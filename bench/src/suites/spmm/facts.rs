@@ -102,6 +102,11 @@ pub(crate) struct PlanFacts {
     /// Rows with entries both in tiles and on CUDA cores.
     #[serde(default)]
     pub(crate) rows_in_both: u64,
+    /// What panels have: distinct columns, and vectors of four rows; 0 without panels.
+    #[serde(default)]
+    pub(crate) panel_columns: u64,
+    #[serde(default)]
+    pub(crate) panel_vectors: u64,
     /// How the two parts of a hybrid follow each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scheduling: Option<SchedulingFacts>,
@@ -125,6 +130,8 @@ impl PlanFacts {
             tile_share: report.tile_share,
             split: report.split,
             rows_in_both: report.rows_in_both,
+            panel_columns: report.panel_columns,
+            panel_vectors: report.panel_vectors,
             scheduling: report.scheduling.as_ref().map(SchedulingFacts::of),
         }
     }

@@ -3,6 +3,7 @@
 pub(super) mod matricized_rows;
 pub(super) mod merge_based;
 pub(super) mod merge_path;
+pub(super) mod row_panels;
 pub(super) mod row_split;
 pub(crate) mod segment_group;
 pub(super) mod short_rows;

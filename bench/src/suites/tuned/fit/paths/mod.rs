@@ -9,8 +9,8 @@ use std::fmt;
 
 use rayon::prelude::*;
 use windrow::costs::{
-    DeviceCosts, GroupCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts,
-    TileCosts,
+    DeviceCosts, GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts,
+    SampledTileCosts, TileCosts,
 };
 use windrow::internal::{Kind, terms, weigh_sddmm, weigh_spmm};
 use windrow::{Algorithm, Device, Precision, Profile, SddmmAlgorithm, SddmmOptions, SpmmOptions};
@@ -49,6 +49,7 @@ groups! {
     groups_f32: GroupCosts of [(Kind::Groups, Precision::F32)],
     tiles_f16: TileCosts of [(Kind::Tiles, Precision::F16)],
     tiles_tf32: TileCosts of [(Kind::Tiles, Precision::Tf32)],
+    panels_f32: PanelCosts of [(Kind::Panels, Precision::F32)],
     sampled_entries_f16: SampledEntryCosts of [(Kind::SampledEntries, Precision::F16)],
     sampled_entries_f32: SampledEntryCosts of [(Kind::SampledEntries, Precision::F32)],
     sampled_groups_f16: SampledGroupCosts of [(Kind::SampledGroups, Precision::F16)],
@@ -130,7 +131,11 @@ pub(crate) const PRODUCTS: [Product; 6] = [
         name: "SpMM f32, 2 to 512 columns",
         sampled: false,
         precision: Precision::F32,
-        served_by: &[(Kind::Rows, Precision::F32), (Kind::Groups, Precision::F32)],
+        served_by: &[
+            (Kind::Rows, Precision::F32),
+            (Kind::Groups, Precision::F32),
+            (Kind::Panels, Precision::F32),
+        ],
         widths: [2, 512],
     },
     Product {
@@ -140,6 +145,7 @@ pub(crate) const PRODUCTS: [Product; 6] = [
         served_by: &[
             (Kind::Rows, Precision::F32),
             (Kind::Groups, Precision::F32),
+            (Kind::Panels, Precision::F32),
             (Kind::Tiles, Precision::Tf32),
         ],
         widths: [2, 512],
@@ -296,6 +302,7 @@ fn choice(
         Algorithm::RowSplit => Kind::Rows,
         Algorithm::SegmentGroup => Kind::Groups,
         Algorithm::TileStream => Kind::Tiles,
+        Algorithm::RowPanels => Kind::Panels,
         _ => return None,
     };
     Some((kind, weighed.precision))

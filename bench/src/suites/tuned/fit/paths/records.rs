@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use windrow::internal::{Asked, Division, GroupThresholds, Kind, MatrixCounts, RowLengths};
+use windrow::internal::{Asked, Division, GroupThresholds, Kind, MatrixCounts, PanelCounts, RowLengths};
 use windrow::{Algorithm, Precision, SpmmOptions};
 
 use crate::measure::SweepPath;
@@ -53,6 +53,11 @@ impl PathRecords {
         {
             known.1.insert("column_vectors", vectors);
         }
+        for name in ["panel_columns", "panel_vectors"] {
+            if let Some(count @ 1..) = line["plan"][name].as_u64() {
+                known.1.insert(name, count);
+            }
+        }
         let of = |size: &str| line[size].as_u64().and_then(|size| usize::try_from(size).ok());
         let us = line["time"]["median_us"].as_f64().filter(|_| line["error"].is_null());
         let taken = line["plan"]["algorithm"].as_str().unwrap_or_default();
@@ -92,6 +97,7 @@ impl PathRecords {
         let of = |kind| (matrix.to_owned(), kind, precision, width);
         match (algorithm, SweepPath::from(plain) == path) {
             (Algorithm::RowSplit, true) => least(&mut self.times, of(Kind::Rows), us),
+            (Algorithm::RowPanels, true) => least(&mut self.times, of(Kind::Panels), us),
             (Algorithm::TileStream, true) => least(&mut self.times, of(Kind::Tiles), us),
             (Algorithm::SegmentGroup, true) => least(&mut self.of_older_trees, of(Kind::Groups), us),
             (Algorithm::SegmentGroup, false) if parallelism.is_some() => {
@@ -115,6 +121,11 @@ impl PathRecords {
                     empty_rows: count("empty_rows")?,
                     longest: count("longest_row")?,
                     vectors: count("column_vectors")?,
+                    // Where no plan of panels was recorded, none is weighed.
+                    panels: PanelCounts {
+                        columns: count("panel_columns").unwrap_or_default(),
+                        vectors: count("panel_vectors").unwrap_or_default(),
+                    },
                 };
                 Some((checksum, Matrix { name, counts }))
             })
