@@ -148,6 +148,12 @@ fn auto_takes_panels_of_rows_that_share_columns() {
     assert_eq!(taken(&cliques, Precision::F32, None), (true, true));
     assert!(taken(&cliques, Precision::Tf32, None).1);
     assert_eq!(taken(&cliques, Precision::F32, Some(1)), (false, false));
+    assert_eq!(
+        taken(&cliques, Precision::F32, Some(100)),
+        (false, false),
+        "what they save does not pay for them"
+    );
+    assert_eq!(taken(&cliques, Precision::F32, Some(100_000)), (true, true));
     assert_eq!(taken(&cliques, Precision::F16, None), (false, false));
     assert_eq!(taken(&integers(300, 300, 20), Precision::F32, None), (false, true));
     assert_eq!(taken(&Csr::identity(5000).unwrap(), Precision::F32, None), (false, false));

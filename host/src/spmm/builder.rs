@@ -112,7 +112,8 @@ impl<'a, A> SpmmBuilder<'a, A> {
 
     /// About how many products the plan will make, many unless told: for few, [`Algorithm::Auto`] takes what is soon
     /// made instead of what is quickest. CSR as it is for one product, of a matrix that is on the device a layout that
-    /// kernels make; tiles for many. The report says what was weighed.
+    /// kernels make; tiles for many, and panels of rows where as many products save more than it takes to make them.
+    /// The report says what was weighed.
     ///
     /// For very many, tiles may have their rows in another order, found by kernels as for
     /// [`Method::MinHash`](reorder::Method::MinHash). One is made only if as many products could save more than it

@@ -8,13 +8,17 @@ use super::{ROWS, each_vector};
 use crate::num::{real, wide};
 use crate::predict::PanelCounts;
 
-/// Panels that are looked at, at most: those of a larger matrix are a sample.
+/// Of a larger matrix so many panels are looked at, every so many of them, or as many as have so many entries.
+const LEAST_PANELS: usize = 16;
 const MOST_PANELS: usize = 256;
+const ENOUGH_ENTRIES: usize = 100_000;
 
 /// The counts of all panels, or of a sample for all: every so many of them.
 pub(in crate::spmm) fn panel_counts(a: &Pattern) -> Result<PanelCounts, OutOfMemory> {
     let panels = a.rows().div_ceil(ROWS);
-    let step = panels.div_ceil(MOST_PANELS).max(1);
+    let mean = a.nnz() / panels.max(1);
+    let sample = (ENOUGH_ENTRIES / mean.max(1)).clamp(LEAST_PANELS, MOST_PANELS);
+    let step = panels.div_ceil(sample).max(1);
     let seen = (0..panels.div_ceil(step)).into_par_iter().map(|sample| of_panel(a, sample * step));
     let sum = |a: [u64; 3], b: [u64; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
     let [entries, columns, vectors] = seen.try_reduce(|| [0; 3], |a, b| Ok(sum(a, b)))?;
