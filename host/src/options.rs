@@ -90,8 +90,7 @@ pub enum Algorithm {
     /// f64. Works on rows in their own order.
     MergePath,
     /// CUDA cores over panels of 64 rows: what rows of a panel need of `B` is brought to shared memory once, 32 rows of
-    /// `B` at a time. For rows that share columns with their neighbours, and matrices of which every twentieth element
-    /// or more is an entry. f32. Works on rows in their own order.
+    /// `B` at a time. For rows that share columns with their neighbours. f32. Works on rows in their own order.
     RowPanels,
     /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own
     /// order, and takes a column-major `B` too

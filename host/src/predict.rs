@@ -17,8 +17,8 @@ use crate::costs::{
 use crate::num::{real, wide};
 use crate::options::{Algorithm, Precision};
 use crate::sddmm::SddmmAlgorithm;
-use crate::spmm::cut_above;
 use crate::spmm::points::RowLengths;
+use crate::spmm::{PIECES_PER_MULTIPROCESSOR, cut_above};
 
 /// What predicted times follow from: counts of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,8 +115,6 @@ const WINDOW_ROWS: f64 = 8.0;
 /// Rows of a panel, and columns of a slice of a wide product.
 const PANEL_ROWS: f64 = 64.0;
 const PANEL_COLUMNS: f64 = 128.0;
-/// Pieces of panels for each multiprocessor.
-const PANEL_BLOCKS: f64 = 6.0;
 /// Columns of a chunk of a panel.
 const CHUNK_COLUMNS: f64 = 32.0;
 /// Bytes of a vector of a panel: four values, and where they belong.
@@ -295,7 +293,8 @@ fn panel_terms(of: &Size, paths: &PathCosts) -> PanelCosts {
     let panels = (of.rows / PANEL_ROWS).max(1.0);
     let chunks = columns / CHUNK_COLUMNS + panels / 2.0; // the last of a panel is half full
     // Panels are cut until there are pieces for all multiprocessors, or one for each chunk.
-    let pieces = (PANEL_BLOCKS * paths.multiprocessors / (panels * slices)).min(chunks / panels);
+    let pieces =
+        (real(PIECES_PER_MULTIPROCESSOR) * paths.multiprocessors / (panels * slices)).min(chunks / panels);
     PanelCosts {
         launch: 1.0,
         streamed: of.streamed(vectors * VECTOR_BYTES, columns),

@@ -1,22 +1,18 @@
 //! Products by matricised rows: row-major and column-major operands, rows of every class, against the f64 reference.
 
-use crate::common::{Layout, Setup, check, check_in, devices, kernel_devices, report_missing_gpu};
+use crate::common::{
+    Layout, Setup, check, check_in, devices, every_case, kernel_devices, replaces_values, report_missing_gpu,
+};
 use windrow::{Algorithm, Csr, DenseRef, Determinism, Device, DeviceMatrix, Precision, Spmm, SpmmError, f16};
-use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
+use windrow_testkit::shape_cases;
 
 const SETUP: Setup = Setup::new(Algorithm::MatricizedRows, Precision::F16);
-
-fn all_cases() -> Vec<Case> {
-    let random = (0..20).map(random_case);
-    let tables = edge_cases().into_iter().chain(shape_cases()).chain(value_cases()).chain(non_finite_cases());
-    tables.chain(random).collect()
-}
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_major() {
-    check(SETUP, &all_cases());
+    check(SETUP, &every_case(20));
     check(Setup { narrow: Some(Precision::F16), ..SETUP }, &shape_cases());
 }
 
@@ -29,7 +25,7 @@ fn row_major_in_any_order() {
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn column_major() {
-    let cases = all_cases();
+    let cases = every_case(20);
     check_in("column-major", SETUP, &cases, &[Layout::ColumnMajor]);
 }
 
@@ -142,15 +138,5 @@ fn what_there_is_not_is_refused() {
 
 #[test]
 fn values_are_replaced() {
-    let a = Csr::from_dense(3, 3, &[1.0f32, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 5.0]).unwrap();
-    for device in kernel_devices(2) {
-        let builder = Spmm::builder(&a).algorithm(Algorithm::MatricizedRows).width(1);
-        let mut plan = builder.precision(Precision::F16).values_from_device().build(&device).unwrap();
-        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [21.0, 300.0, 504.0]);
-        plan.replace_values(&[5.0f32, 4.0, 3.0, 2.0, 1.0]).unwrap();
-        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [45.0, 300.0, 102.0]);
-        let values = windrow::DeviceBuffer::from_slice(&device, &[1.0f32, 1.0, 1.0, 1.0, 2.0]).unwrap();
-        plan.replace_values_from(&values).unwrap();
-        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [11.0, 100.0, 201.0]);
-    }
+    replaces_values(SETUP.options);
 }

@@ -1,28 +1,23 @@
 //! Products of one column by rows that are merged by path, and of several: rows of every length, every number of steps,
 //! against the f64 reference.
 
-use crate::common::{Layout, Setup, check, kernel_devices, report_missing_gpu, run_case};
-use windrow::{
-    Algorithm, AtomicParallelism, Csr, Determinism, Device, DeviceBuffer, Precision, RowDivision, Spmm,
-    SpmmPlan,
+use crate::common::{
+    Layout, Setup, check, every_case, kernel_devices, replaces_values, report_missing_gpu, run_case,
 };
-use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
+use windrow::{
+    Algorithm, AtomicParallelism, Csr, Determinism, Device, Precision, RowDivision, Spmm, SpmmPlan,
+};
+use windrow_testkit::{Case, shape_cases};
 
 fn setup(precision: Precision) -> Setup {
     Setup::new(Algorithm::MergePath, precision)
-}
-
-fn all_cases() -> Vec<Case> {
-    let random = (0..20).map(random_case);
-    let tables = edge_cases().into_iter().chain(shape_cases()).chain(value_cases()).chain(non_finite_cases());
-    tables.chain(random).collect()
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn every_case_f32() {
-    check(setup(Precision::F32), &all_cases());
+    check(setup(Precision::F32), &every_case(20));
     check(Setup { narrow: Some(Precision::F16), ..setup(Precision::F32) }, &shape_cases());
 }
 
@@ -30,9 +25,9 @@ fn every_case_f32() {
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn every_case_in_less_precision() {
-    check(setup(Precision::F16), &all_cases());
+    check(setup(Precision::F16), &every_case(20));
     // Kernels differ in the type of elements alone: each of the others takes half of the cases.
-    let half = |of: usize| all_cases().into_iter().skip(of).step_by(2).collect::<Vec<_>>();
+    let half = |of: usize| every_case(20).into_iter().skip(of).step_by(2).collect::<Vec<_>>();
     check(setup(Precision::Tf32), &half(0));
     check(setup(Precision::Bf16), &half(1));
 }
@@ -47,7 +42,7 @@ const POINTS: [&str; 3] = ["{<4 nnz, 1 col>, 32}", "{<8 nnz, 1 col>, 32}", "{<16
 
 #[test]
 fn every_number_of_steps() {
-    let all = all_cases();
+    let all = every_case(20);
     let narrow: Vec<Case> = all.into_iter().filter(|case| case.n <= 5 && case.a.nnz() <= 5000).collect();
     assert!(narrow.len() > 20, "{} cases", narrow.len());
     for (number, case) in narrow.iter().enumerate() {
@@ -173,17 +168,7 @@ fn any_width_can_be_run() {
 
 #[test]
 fn values_are_replaced() {
-    let a = Csr::from_dense(3, 3, &[1.0f32, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 5.0]).unwrap();
-    for device in kernel_devices(2) {
-        for precision in [Precision::F32, Precision::F16] {
-            let builder = Spmm::builder(&a).algorithm(Algorithm::MergePath).width(1).precision(precision);
-            let mut plan = builder.values_from_device().build(&device).unwrap();
-            assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [21.0, 300.0, 504.0]);
-            plan.replace_values(&[5.0f32, 4.0, 3.0, 2.0, 1.0]).unwrap();
-            assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [45.0, 300.0, 102.0]);
-            let values = DeviceBuffer::from_slice(&device, &[1.0f32, 1.0, 1.0, 1.0, 2.0]).unwrap();
-            plan.replace_values_from(&values).unwrap();
-            assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [11.0, 100.0, 201.0]);
-        }
+    for precision in [Precision::F32, Precision::F16] {
+        replaces_values(setup(precision).options);
     }
 }

@@ -1,19 +1,12 @@
 //! Products by panels of rows: every width of slices, panels that are cut, against the f64 reference.
 
-use crate::common::{Setup, check, kernel_devices, report_missing_gpu};
+use crate::common::{Setup, check, every_case, kernel_devices, replaces_values, report_missing_gpu};
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceBuffer, DeviceCsr, Precision, Profile, RowDivision, Spmm,
-    SpmmOptions,
+    Algorithm, Csr, Determinism, Device, DeviceCsr, Precision, Profile, RowDivision, Spmm, SpmmOptions,
 };
-use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
+use windrow_testkit::shape_cases;
 
 const SETUP: Setup = Setup::new(Algorithm::RowPanels, Precision::F32);
-
-fn all_cases() -> Vec<Case> {
-    let random = (0..20).map(random_case);
-    let tables = edge_cases().into_iter().chain(shape_cases()).chain(value_cases()).chain(non_finite_cases());
-    tables.chain(random).collect()
-}
 
 /// Pieces of a panel of one chunk each.
 fn in_pieces(options: &mut SpmmOptions) {
@@ -24,7 +17,7 @@ fn in_pieces(options: &mut SpmmOptions) {
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn whole_panels() {
-    check(SETUP, &all_cases());
+    check(SETUP, &every_case(20));
     check(Setup { narrow: Some(Precision::F16), ..SETUP }, &shape_cases());
     check(Setup { narrow: Some(Precision::Bf16), ..SETUP }, &shape_cases());
 }
@@ -32,7 +25,7 @@ fn whole_panels() {
 /// The same where panels are cut: sums of pieces are added in their order, or in any.
 #[test]
 fn panels_in_pieces() {
-    check(SETUP.told(in_pieces), &all_cases());
+    check(SETUP.told(in_pieces), &every_case(20));
     let any_order = |options: &mut SpmmOptions| options.determinism = Determinism::Fast;
     check(SETUP.told(in_pieces).told(any_order), &shape_cases());
 }
@@ -95,17 +88,7 @@ fn every_slice() {
 
 #[test]
 fn values_are_replaced() {
-    let a = Csr::from_dense(3, 3, &[1.0f32, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 5.0]).unwrap();
-    for device in kernel_devices(2) {
-        let builder = Spmm::builder(&a).algorithm(Algorithm::RowPanels).width(1);
-        let mut plan = builder.values_from_device().build(&device).unwrap();
-        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [21.0, 300.0, 504.0]);
-        plan.replace_values(&[5.0f32, 4.0, 3.0, 2.0, 1.0]).unwrap();
-        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [45.0, 300.0, 102.0]);
-        let values = DeviceBuffer::from_slice(&device, &[1.0f32, 1.0, 1.0, 1.0, 2.0]).unwrap();
-        plan.replace_values_from(&values).unwrap();
-        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [11.0, 100.0, 201.0]);
-    }
+    replaces_values(SETUP.options);
 }
 
 /// Of a matrix that is on the device a copy is laid out on the host, and the report says so.

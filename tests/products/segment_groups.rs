@@ -2,36 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Layout, Setup, check, kernel_devices, report_missing_gpu, run_case};
+use crate::common::{Layout, Setup, check, every_case, kernel_devices, report_missing_gpu, run_case};
 use windrow::{
     Algorithm, AtomicParallelism, Bounds, Csr, DaSpmm, Determinism, Device, Family, GroupLaunch, Precision,
     Spmm, SpmmError,
 };
-use windrow_testkit::{Case, Tally, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
+use windrow_testkit::{Case, Tally, shape_cases};
 
 fn setup(precision: Precision) -> Setup {
     Setup::new(Algorithm::SegmentGroup, precision)
-}
-
-/// All tables, of which the default point is tried with each.
-fn all_cases() -> Vec<Case> {
-    let random = (0..20).map(random_case);
-    let tables = edge_cases().into_iter().chain(shape_cases()).chain(value_cases()).chain(non_finite_cases());
-    tables.chain(random).collect()
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn default_point_f32() {
-    check(setup(Precision::F32), &all_cases());
+    check(setup(Precision::F32), &every_case(20));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn default_point_f16() {
-    check(setup(Precision::F16), &all_cases());
+    check(setup(Precision::F16), &every_case(20));
     check(Setup { narrow: Some(Precision::F16), ..setup(Precision::F16) }, &shape_cases());
 }
 
@@ -43,7 +36,7 @@ fn default_point_in_any_order() {
 
 /// Cases that are small enough to run hundreds of points on: narrow, and each with something of its own.
 fn narrow_cases() -> Vec<Case> {
-    let all = all_cases().into_iter();
+    let all = every_case(20).into_iter();
     let narrow: Vec<Case> = all.filter(|case| case.n <= 12 && case.a.nnz() <= 3000).collect();
     assert!(narrow.len() > 20, "{} cases", narrow.len());
     assert!(narrow.iter().any(|case| case.a.rows() > 100 && case.a.nnz() > 200), "one that is cut");

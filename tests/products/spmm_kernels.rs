@@ -1,92 +1,79 @@
 //! Every algorithm in every precision, on every device, against the f64 reference.
 
-use crate::common::{Setup, check};
+use crate::common::{Setup, check, every_case};
 use windrow::{Algorithm, Precision, TilePipeline, TileValues};
-use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
-
-/// All tables. The emulator takes longest, so long rows times wide matrices are few in them.
-fn all_cases() -> Vec<Case> {
-    let random = (0..40).map(random_case);
-    edge_cases()
-        .into_iter()
-        .chain(shape_cases())
-        .chain(value_cases())
-        .chain(non_finite_cases())
-        .chain(random)
-        .collect()
-}
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_f32() {
-    check(Setup::new(Algorithm::RowSplit, Precision::F32), &all_cases());
+    check(Setup::new(Algorithm::RowSplit, Precision::F32), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_f16() {
-    check(Setup::new(Algorithm::RowSplit, Precision::F16), &all_cases());
+    check(Setup::new(Algorithm::RowSplit, Precision::F16), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_tf32() {
-    check(Setup::new(Algorithm::RowSplit, Precision::Tf32), &all_cases());
+    check(Setup::new(Algorithm::RowSplit, Precision::Tf32), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_bf16() {
-    check(Setup::new(Algorithm::RowSplit, Precision::Bf16), &all_cases());
+    check(Setup::new(Algorithm::RowSplit, Precision::Bf16), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn short_rows_f32() {
-    check(Setup::new(Algorithm::ShortRows, Precision::F32), &all_cases());
+    check(Setup::new(Algorithm::ShortRows, Precision::F32), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn short_rows_f16() {
-    check(Setup::new(Algorithm::ShortRows, Precision::F16), &all_cases());
+    check(Setup::new(Algorithm::ShortRows, Precision::F16), &every_case(40));
 }
 
 #[test]
 fn short_rows_tf32() {
-    check(Setup::new(Algorithm::ShortRows, Precision::Tf32), &all_cases());
+    check(Setup::new(Algorithm::ShortRows, Precision::Tf32), &every_case(40));
 }
 
 #[test]
 fn short_rows_bf16() {
-    check(Setup::new(Algorithm::ShortRows, Precision::Bf16), &all_cases());
+    check(Setup::new(Algorithm::ShortRows, Precision::Bf16), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn tile_stream_f16() {
-    check(Setup::new(Algorithm::TileStream, Precision::F16), &all_cases());
+    check(Setup::new(Algorithm::TileStream, Precision::F16), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn tile_stream_bf16() {
-    check(Setup::new(Algorithm::TileStream, Precision::Bf16), &all_cases());
+    check(Setup::new(Algorithm::TileStream, Precision::Bf16), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn tile_stream_tf32() {
-    check(Setup::new(Algorithm::TileStream, Precision::Tf32), &all_cases());
+    check(Setup::new(Algorithm::TileStream, Precision::Tf32), &every_case(40));
 }
 
 /// Tiles with packed values.
@@ -98,17 +85,17 @@ fn packed(precision: Precision) -> Setup {
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn packed_tiles_f16() {
-    check(packed(Precision::F16), &all_cases());
+    check(packed(Precision::F16), &every_case(40));
 }
 
 #[test]
 fn packed_tiles_bf16() {
-    check(packed(Precision::Bf16), &all_cases());
+    check(packed(Precision::Bf16), &every_case(40));
 }
 
 #[test]
 fn packed_tiles_tf32() {
-    check(packed(Precision::Tf32), &all_cases());
+    check(packed(Precision::Tf32), &every_case(40));
 }
 
 /// Tiles whose values are behind bitmaps.
@@ -118,17 +105,17 @@ fn behind_bitmaps(precision: Precision) -> Setup {
 
 #[test]
 fn bitmap_tiles_f16() {
-    check(behind_bitmaps(Precision::F16), &all_cases());
+    check(behind_bitmaps(Precision::F16), &every_case(40));
 }
 
 #[test]
 fn bitmap_tiles_bf16() {
-    check(behind_bitmaps(Precision::Bf16), &all_cases());
+    check(behind_bitmaps(Precision::Bf16), &every_case(40));
 }
 
 #[test]
 fn bitmap_tiles_tf32() {
-    check(behind_bitmaps(Precision::Tf32), &all_cases());
+    check(behind_bitmaps(Precision::Tf32), &every_case(40));
 }
 
 /// Tiles in f16 whose rows of `B` come otherwise.
@@ -139,37 +126,37 @@ fn piped(tile_pipeline: TilePipeline, tile_values: TileValues) -> Setup {
 
 #[test]
 fn two_stages_of_dense_tiles() {
-    check(piped(TilePipeline::TwoStages, TileValues::Dense), &all_cases());
+    check(piped(TilePipeline::TwoStages, TileValues::Dense), &every_case(40));
 }
 
 #[test]
 fn two_stages_of_packed_tiles() {
-    check(piped(TilePipeline::TwoStages, TileValues::Packed), &all_cases());
+    check(piped(TilePipeline::TwoStages, TileValues::Packed), &every_case(40));
 }
 
 #[test]
 fn two_stages_of_bitmap_tiles() {
-    check(piped(TilePipeline::TwoStages, TileValues::Bitmap), &all_cases());
+    check(piped(TilePipeline::TwoStages, TileValues::Bitmap), &every_case(40));
 }
 
 #[test]
 fn registers_and_dense_tiles() {
-    check(piped(TilePipeline::Registers, TileValues::Dense), &all_cases());
+    check(piped(TilePipeline::Registers, TileValues::Dense), &every_case(40));
 }
 
 #[test]
 fn registers_and_packed_tiles() {
-    check(piped(TilePipeline::Registers, TileValues::Packed), &all_cases());
+    check(piped(TilePipeline::Registers, TileValues::Packed), &every_case(40));
 }
 
 #[test]
 fn registers_and_bitmap_tiles() {
-    check(piped(TilePipeline::Registers, TileValues::Bitmap), &all_cases());
+    check(piped(TilePipeline::Registers, TileValues::Bitmap), &every_case(40));
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn hybrid_f16() {
-    check(Setup::new(Algorithm::Hybrid, Precision::F16), &all_cases());
+    check(Setup::new(Algorithm::Hybrid, Precision::F16), &every_case(40));
 }

@@ -8,15 +8,12 @@ use windrow::{
 };
 use windrow_testkit::{
     Case, Comparison, Operands, PADDING_MARK, Pattern, SplitMix64, UNIT_FMA, Values, assert_matches,
-    edge_cases, non_finite_cases, shape_cases, value_cases,
 };
 
-use crate::common::{Layout, by_turns, devices, kernel_devices, place, relaid, report_missing_gpu};
+use crate::common::{
+    Layout, by_turns, devices, every_case, kernel_devices, place, relaid, report_missing_gpu,
+};
 use crate::device_csr::{of_i32, of_i64};
-
-fn cases() -> Vec<Case> {
-    edge_cases().into_iter().chain(shape_cases()).chain(value_cases()).chain(non_finite_cases()).collect()
-}
 
 /// Runs a case of which `B` is rounded, its matrix in one of three forms, and compares all of `C`.
 #[track_caller]
@@ -70,7 +67,7 @@ fn rounded<B: Value, C: Value>(device: &Device, case: &Case) -> Case {
 
 #[track_caller]
 fn check<B: Element, C: Element<Sum = B::Sum> + windrow_testkit::Output>() {
-    let cases = cases();
+    let cases = every_case(0);
     let layouts = [Layout::AsGiven, Layout::Aligned];
     let what = format!("no plan, {} to {}", B::NAME, C::NAME);
     by_turns(&what, 2 * cases.len(), |device, turn, ran| {

@@ -45,10 +45,10 @@ fn paths(bench: &Bench) -> Vec<(SweepPath, &'static [usize])> {
     let narrow: &[usize] = if bench.is_quick { &NARROW[2..3] } else { &NARROW };
     let wide: &[usize] = if bench.is_quick { &WIDTHS[..1] } else { &WIDTHS };
     let auto = Precision::ALL.map(|precision| SweepPath::new(Algorithm::Auto, precision));
-    let matricized = SweepPath::new(Algorithm::MatricizedRows, Precision::F16);
+    let asked = [(Algorithm::MatricizedRows, Precision::F16), (Algorithm::RowPanels, Precision::F32)]
+        .map(|(algorithm, precision)| SweepPath::new(algorithm, precision));
     let others = SweepPath::DEFAULT.into_iter().filter(|path| path.options.algorithm != Algorithm::Auto);
-    let mut paths: Vec<_> =
-        auto.into_iter().chain(others).chain([matricized]).map(|path| (path, wide)).collect();
+    let mut paths: Vec<_> = auto.into_iter().chain(others).chain(asked).map(|path| (path, wide)).collect();
     let narrow_paths =
         [Algorithm::Auto, Algorithm::RowSplit].map(|algorithm| SweepPath::new(algorithm, Precision::F32));
     paths.extend(narrow_paths.map(|path| (path, narrow)));

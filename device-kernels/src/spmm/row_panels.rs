@@ -2,9 +2,9 @@
 //!
 //! A *panel* is [`PANEL_ROWS`] rows. Its distinct columns, ascending, are cut into *chunks* of [`SLOTS`]: a chunk's
 //! rows of `B` come to shared memory once, and every entry of the panel that is in one of these columns reads its row
-//! there. What the rows of a panel have in common is therefore moved once for all of them, where gathering moves it
-//! once for each; and shared memory gives a lane its 16 bytes about three times as fast as the L2 cache does. (Dense
-//! tiles of adaptive sparse tiling, Hong et al. 2019, are staged likewise; here all columns of a panel are.)
+//! there. What the rows of a panel have in common is therefore moved from the L2 cache once for all of them, where
+//! gathering moves it once for each. (Dense tiles of adaptive sparse tiling, Hong et al. 2019, are staged likewise;
+//! here all columns of a panel are.)
 //!
 //! Four rows are a *bundle*; a *vector* is what a bundle has in one column, one to four entries, so that a row of `B`
 //! is read once from shared memory for all four:
@@ -13,7 +13,7 @@
 //! B rows    global --cp.async-->  shared, STAGES × (SLOTS, SLICE)
 //! record    global --cp.async-->  shared: which vectors each warp has, their slots and masks, their values
 //! B         shared --16 bytes a lane-->               (1, SLICE)
-//! values    shared --16 bytes, all lanes the same-->  (4)
+//! values    shared --16 bytes, a way's all the same-->  (4)
 //! sums      registers, two bundles a warp              (8, SLICE)
 //! ```
 //!

@@ -12,7 +12,7 @@ use crate::options::Precision;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Known {
-    /// They were counted, or do not matter.
+    /// They were counted, or do not matter. What panels have is counted in some of them, for all.
     Exactly,
     /// It takes so long or longer: with all column vectors full, which is already too long.
     AtLeast,

@@ -350,7 +350,7 @@ impl<V: Value> Sharing for OfHost<'_, V> {
     }
 
     fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
-        Ok(Some(panel_counts(self.0.pattern())?))
+        Ok(panel_counts(self.0.pattern())?)
     }
 }
 

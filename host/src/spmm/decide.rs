@@ -261,9 +261,6 @@ fn may_have_panels(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) ->
         && facts.nnz / LEAST_PANEL_MEAN >= facts.rows
 }
 
-/// Time that an entry takes to be laid out in panels, in microseconds: 0.007 to 0.011 on 16 threads, of five matrices
-/// of 0.8 to 7.7 million entries.
-const PANELS_US: f64 = 0.009;
 /// Narrowest `B` for which panels are weighed, and mean entries of a row.
 const LEAST_PANEL_WIDTH: usize = 16;
 const LEAST_PANEL_MEAN: usize = 6;
@@ -290,7 +287,8 @@ fn by_times(
     let mut weighed = weigh(&counts, &asked, costs, &mut || sharing.vectors())?;
     if let (Some(runs), [first, second, ..]) = (options.expected_runs, &weighed[..])
         && first.kind == Kind::Panels
-        && (second.predicted_us - first.predicted_us) * real(runs) < PANELS_US * real(wide(facts.nnz))
+        && (second.predicted_us - first.predicted_us) * real(runs)
+            < costs.paths.panel_entry_us * real(wide(facts.nnz))
     {
         weighed.remove(0); // so many products do not pay for them
     }

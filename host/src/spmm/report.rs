@@ -98,8 +98,9 @@ pub struct SpmmReport {
     pub host_bytes: u64,
     /// Time per stage, in the order in which they ran.
     pub stages: Vec<StageTime>,
-    /// Pieces of rows that the row-split part works on; a row that is not cut is one. Of a plan of a matrix that is on
-    /// the device, for [few products](crate::SpmmBuilder::expected_runs), it is the places for pieces, which nobody
+    /// Pieces of rows that the row-split part works on, a row that is not cut being one; of plans of
+    /// [`Algorithm::RowPanels`](crate::Algorithm::RowPanels) pieces of panels likewise. Of a plan of a matrix that is
+    /// on the device, for [few products](crate::SpmmBuilder::expected_runs), it is the places for pieces, which nobody
     /// counts, and likewise the rows that are cut.
     pub segments: u64,
     /// Rows (row-split), windows (tile-stream) and panels (row-panels) that are cut, with partial sums added in a

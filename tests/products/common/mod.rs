@@ -11,10 +11,13 @@ use std::sync::OnceLock;
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch,
+    Algorithm, Csr, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch,
     Permutation, Precision, Schedule, Spmm, SpmmOptions, SpmmPlan, TileValues, Value,
 };
-use windrow_testkit::{Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert_matches};
+use windrow_testkit::{
+    Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert_matches, edge_cases, non_finite_cases,
+    random_case, shape_cases, value_cases,
+};
 
 /// Set where a GPU must be there: then a missing one fails instead of being counted as skipped.
 const REQUIRE_GPU: &str = "WINDROW_REQUIRE_GPU";
@@ -64,6 +67,27 @@ pub(crate) fn kernel_devices(turn: usize) -> Vec<Device> {
     let mut devices = devices();
     devices.retain(|device| device.kind() != DeviceKind::Cpu && turns::has_schedule(device, turn));
     devices
+}
+
+/// Every table of cases, and so many from seeds.
+pub(crate) fn every_case(random: u64) -> Vec<Case> {
+    let tables = edge_cases().into_iter().chain(shape_cases()).chain(value_cases()).chain(non_finite_cases());
+    tables.chain((0..random).map(random_case)).collect()
+}
+
+/// Plans with these options take new values from the host, and from the device.
+pub(crate) fn replaces_values(options: SpmmOptions) {
+    let a = Csr::from_dense(3, 3, &[1.0f32, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 5.0]).unwrap();
+    for device in kernel_devices(2) {
+        let builder = Spmm::builder(&a).options(SpmmOptions { width: 1, ..options });
+        let mut plan = builder.values_from_device().build(&device).unwrap();
+        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [21.0, 300.0, 504.0]);
+        plan.replace_values(&[5.0f32, 4.0, 3.0, 2.0, 1.0]).unwrap();
+        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [45.0, 300.0, 102.0]);
+        let values = DeviceBuffer::from_slice(&device, &[1.0f32, 1.0, 1.0, 1.0, 2.0]).unwrap();
+        plan.replace_values_from(&values).unwrap();
+        assert_eq!(plan.run(&[1.0, 10.0, 100.0]).unwrap(), [11.0, 100.0, 201.0]);
+    }
 }
 
 /// Says how many cases did not run for want of a GPU.

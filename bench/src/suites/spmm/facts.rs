@@ -102,9 +102,10 @@ pub(crate) struct PlanFacts {
     /// Rows with entries both in tiles and on CUDA cores.
     #[serde(default)]
     pub(crate) rows_in_both: u64,
-    /// What panels have: distinct columns, and vectors of four rows; 0 without panels.
+    /// Distinct columns of panels; 0 without panels.
     #[serde(default)]
     pub(crate) panel_columns: u64,
+    /// What bundles of four rows have in them.
     #[serde(default)]
     pub(crate) panel_vectors: u64,
     /// How the two parts of a hybrid follow each other.

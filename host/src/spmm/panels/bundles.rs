@@ -14,7 +14,8 @@ pub(super) struct Bundled {
     pub(super) keys: Vec<Key>,
     /// How many distinct columns they have.
     pub(super) columns: usize,
-    /// Which row of the panel has each number; rows that a last panel does not have come last.
+    /// Which row of the panel has each number; rows without entries, and those that a last panel does not have, come
+    /// last.
     pub(super) rows: [usize; ROWS],
 }
 
@@ -64,9 +65,10 @@ fn alike(keys: &[Key], columns: usize) -> Result<[usize; ROWS], OutOfMemory> {
                 let both = row_of(row).iter().zip(&of_bundle).map(|(a, b)| i64::from((a & b).count_ones()));
                 both.sum::<i64>()
             };
-            let gain = |row: &usize| match at {
-                0 => lengths[*row],
-                _ => 2 * common(*row) - lengths[*row],
+            let gain = |row: &usize| match (lengths[*row], at) {
+                (0, _) => i64::MIN, // which would fill a bundle that another row could share
+                (length, 0) => length,
+                (length, _) => 2 * common(*row) - length,
             };
             // Of equals the first.
             let left = (0..ROWS).filter(|&row| is_left[row]);
@@ -101,10 +103,11 @@ mod tests {
         let mut rows = found.rows;
         rows.sort_unstable();
         assert_eq!(rows, std::array::from_fn(|row| row));
-        // A row that has nothing in common with the others is joined last.
+        // Rows without entries come last, as do those behind the last of the matrix.
         dense[..40].fill(0.0);
-        let a = Csr::from_dense(64, 40, &dense).unwrap();
-        let found = Bundled::of(a.pattern(), 0..64).unwrap();
-        assert!(found.keys.is_sorted() && found.keys.len() == 630);
+        let a = Csr::from_dense(60, 40, &dense[..60 * 40]).unwrap();
+        let found = Bundled::of(a.pattern(), 0..60).unwrap();
+        assert!(found.keys.is_sorted() && found.keys.len() == 590);
+        assert_eq!(found.rows[59..], [0, 60, 61, 62, 63]);
     }
 }

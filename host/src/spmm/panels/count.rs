@@ -8,13 +8,14 @@ use super::{ROWS, each_vector};
 use crate::num::{real, wide};
 use crate::predict::PanelCounts;
 
-/// Of a larger matrix so many panels are looked at, every so many of them, or as many as have so many entries.
+/// Entries of the panels that are looked at, about.
+const ENOUGH_ENTRIES: usize = 100_000;
+/// Panels that are looked at, at least and at most.
 const LEAST_PANELS: usize = 16;
 const MOST_PANELS: usize = 256;
-const ENOUGH_ENTRIES: usize = 100_000;
 
-/// The counts of all panels, or of a sample for all: every so many of them.
-pub(in crate::spmm) fn panel_counts(a: &Pattern) -> Result<PanelCounts, OutOfMemory> {
+/// The counts of all panels, or of a sample for all, every so many of them; none if the sample has no entries.
+pub(in crate::spmm) fn panel_counts(a: &Pattern) -> Result<Option<PanelCounts>, OutOfMemory> {
     let panels = a.rows().div_ceil(ROWS);
     let mean = a.nnz() / panels.max(1);
     let sample = (ENOUGH_ENTRIES / mean.max(1)).clamp(LEAST_PANELS, MOST_PANELS);
@@ -22,14 +23,14 @@ pub(in crate::spmm) fn panel_counts(a: &Pattern) -> Result<PanelCounts, OutOfMem
     let seen = (0..panels.div_ceil(step)).into_par_iter().map(|sample| of_panel(a, sample * step));
     let sum = |a: [u64; 3], b: [u64; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
     let [entries, columns, vectors] = seen.try_reduce(|| [0; 3], |a, b| Ok(sum(a, b)))?;
-    if step == 1 {
-        return Ok(PanelCounts { columns, vectors });
+    if entries == 0 {
+        return Ok(None);
     }
     // By entries, which are known of all: panels of a sample may be longer or shorter than others.
-    let each = real(wide(a.nnz())) / real(entries.max(1));
+    let each = real(wide(a.nnz())) / real(entries);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the entries")]
     let of_all = |of_seen: u64| (real(of_seen) * each) as u64;
-    Ok(PanelCounts { columns: of_all(columns), vectors: of_all(vectors) })
+    Ok(Some(PanelCounts { columns: of_all(columns), vectors: of_all(vectors) }))
 }
 
 /// Entries, distinct columns and vectors of a panel.

@@ -20,10 +20,11 @@ use crate::spmm::part::{
 };
 use crate::spmm::sums::wide_first;
 
-/// Blocks that a multiprocessor has room for, by their registers.
+/// Blocks that a multiprocessor has room for, of slices of up to 128 columns, by their registers.
 const BLOCKS_PER_MULTIPROCESSOR: u64 = 3;
-/// How often places for blocks are taken, so that the last of them leave few places empty.
-const ROUNDS: u64 = 2;
+/// Pieces that panels are cut into for each multiprocessor where there are fewer of them: as many as it has room for,
+/// and again as many, so that the last of them leave few places empty.
+pub(crate) const PIECES_PER_MULTIPROCESSOR: u64 = 2 * BLOCKS_PER_MULTIPROCESSOR;
 /// Columns of a slice, for each of which there is a kernel.
 const SLICES: [u32; 4] = [32, 64, 128, 256];
 /// The slice of the kernel for rows of any alignment.
@@ -40,14 +41,15 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
         NoPanels::OutOfMemory(error) => SpmmError::from(error),
         NoPanels::TooLarge(words) => too_large("words of the records of panels", words, MAX_INDEX),
     })?;
-    let blocks = BLOCKS_PER_MULTIPROCESSOR * u64::from(context.device.multiprocessors().max(1));
+    let multiprocessors = u64::from(context.device.multiprocessors().max(1));
+    let blocks = BLOCKS_PER_MULTIPROCESSOR * multiprocessors;
     let columns = narrow(options.width.min(1 << 20));
     let asked = options.row_division.slice_columns;
     let widest = asked.unwrap_or_else(|| widest_slice(wide(panels.work.len()), columns, blocks));
     let slices = u64::from(columns.div_ceil(slice(columns, widest)).max(1));
     let cut = match options.row_division.piece_entries {
         Some(most) => Cut::Entries(most),
-        None => Cut::Blocks((ROUNDS * blocks).div_ceil(slices)),
+        None => Cut::Blocks((PIECES_PER_MULTIPROCESSOR * multiprocessors).div_ceil(slices)),
     };
     let pieces = Pieces::of(&panels, cut, options.determinism == Determinism::Fast)?;
     if pieces.slots > MAX_INDEX {
