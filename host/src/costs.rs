@@ -227,6 +227,7 @@ impl DeviceCosts {
             ("costs.spmm.gather_rate", spmm.gather_rate),
             ("costs.spmm.stream_rate", spmm.stream_rate),
             ("costs.paths.cache_bytes", paths.cache_bytes),
+            ("costs.paths.l1_bytes", paths.l1_bytes),
             ("costs.paths.multiprocessors", paths.multiprocessors),
             ("costs.tensor_threads", *tensor_threads),
             ("costs.nm_cuda_cores.cycles_per_ns", nm_cuda_cores.cycles_per_ns),
@@ -407,6 +408,11 @@ mod tests {
         written["paths"]["tiles_tf32"]["launch"] = 7.5.into();
         let read: DeviceCosts = serde_json::from_value(written).unwrap();
         assert_eq!((read.paths.tiles_tf32.launch, read.paths.rows_f32), (7.5, PathCosts::H200.rows_f32));
+        // What files did not have before counts nothing beside numbers that were fitted without it.
+        let mut older = serde_json::to_value(DeviceCosts::H200).unwrap();
+        older["paths"]["rows_f32"].as_object_mut().unwrap().remove("spilled");
+        let read: DeviceCosts = serde_json::from_value(older).unwrap();
+        assert_eq!(read.paths.rows_f32, RowCosts { spilled: 0.0, ..PathCosts::H200.rows_f32 });
         for wrong in [r#"{"spmv":{}}"#, r#"{"paths":{"tiles":{"launch":1.0}}}"#] {
             assert!(serde_json::from_str::<DeviceCosts>(wrong).is_err(), "{wrong}");
         }

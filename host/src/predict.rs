@@ -33,6 +33,8 @@ pub struct MatrixCounts {
     pub empty_rows: u64,
     /// Entries of the longest row.
     pub longest: u64,
+    /// Batches of up to eight entries of a row, as sampled products deal them out; nothing else depends on them.
+    pub batches: u64,
     /// Distinct columns of each window of 8 rows with entries, summed.
     pub vectors: u64,
     /// What panels of rows have; zeros where they are not weighed.
@@ -115,15 +117,25 @@ const WINDOW_ROWS: f64 = 8.0;
 /// Rows of a panel, and columns of a slice of a wide product.
 const PANEL_ROWS: f64 = 64.0;
 const PANEL_COLUMNS: f64 = 128.0;
+/// Bytes of the slice of a row of `B` that row-split and segment groups work along at a time, at most.
+const ROW_SLICE_BYTES: f64 = 512.0;
+/// Bytes of a sum.
+const SUM_BYTES: f64 = 4.0;
 /// Columns of a chunk of a panel.
 const CHUNK_COLUMNS: f64 = 32.0;
 /// Bytes of a vector of a panel: four values, and where they belong.
 const VECTOR_BYTES: f64 = 20.0;
 /// Steps that one warp has of the longest window at most, before a team shares it.
 const LONGEST_STEPS: f64 = 200.0;
+/// Bytes that a tile of a sampled product works along at a time.
+const TILE_PIECE_BYTES: f64 = 64.0;
+/// Loads of a row of `Y` that a thread of a group of a sampled product does, at most.
+const PIECES_OF_A_THREAD: f64 = 4.0;
 /// Entries in flight of a group of lanes.
 const IN_FLIGHT: f64 = 4.0;
 const LANES: f64 = 32.0;
+/// Rows from so many times a piece on are cut.
+const CUT_BY_PIECE: f64 = 1.5;
 const MILLION: f64 = 1e6;
 
 /// What a path takes in microseconds, as these costs say.
@@ -217,10 +229,29 @@ impl Size {
         self.cols * self.row_bytes
     }
 
-    /// Megabytes of `C`, of `B` or what is gathered of it, and of `a_bytes`.
-    fn streamed(&self, a_bytes: f64, gathers: f64) -> f64 {
+    /// Megabytes of gathered rows that the L1 cache does not hold: of each 64 rows of `A` the distinct ones, and of the
+    /// others what does not fit there beside them.
+    fn l1_missed(&self, paths: &PathCosts) -> f64 {
+        let panels = (self.rows / PANEL_ROWS).max(1.0);
+        let distinct = self.distinct(panels);
+        let bytes = distinct / panels * self.row_bytes.min(ROW_SLICE_BYTES);
+        let crowded_out = (1.0 - paths.l1_bytes / bytes.max(1.0)).max(0.0);
+        (distinct + (self.nnz - distinct).max(0.0) * crowded_out) * self.read_bytes / MILLION
+    }
+
+    /// Distinct columns of each panel of 64 rows, summed, if eight windows share as many of their columns as eight rows
+    /// do: what was counted in 61 matrices is 0.3 to 2 times this, in the median 0.95 times.
+    fn distinct(&self, panels: f64) -> f64 {
+        (self.vectors * self.vectors / self.nnz.max(1.0)).min(self.cols * panels)
+    }
+
+    /// Megabytes of `C`, of `B` or what is gathered of it, and of `a_bytes`; and by how much they exceed the L2 cache,
+    /// so that each product reads them from memory anew.
+    fn streamed(&self, a_bytes: f64, gathers: f64, paths: &PathCosts) -> [f64; 2] {
         let b = self.b_bytes().min(gathers * self.read_bytes);
-        (a_bytes + 4.0 * self.rows * self.columns + b) / MILLION
+        let c = self.rows * (SUM_BYTES * self.columns).max(SECTOR_BYTES);
+        let bytes = a_bytes + b + c;
+        [bytes / MILLION, (bytes - paths.cache_bytes).max(0.0) / MILLION]
     }
 }
 
@@ -234,33 +265,42 @@ fn row_terms(of: &Size, paths: &PathCosts) -> RowCosts {
     let MatrixCounts { rows, nnz, longest, .. } = of.counts;
     let cut = cut_above([rows, nnz, longest], paths.multiprocessors);
     let is_cut = of.longest > cut;
+    let pieces = if is_cut { of.longest / cut * CUT_BY_PIECE } else { 0.0 };
     let longest = of.longest.min(cut);
     // In a warp of several rows all wait for the longest: so many times the mean, if one of them has what all have.
     let waited_for = (of.mean * side_by_side).min(longest);
     let uneven = of.rows / side_by_side * slices * (waited_for - of.mean).max(0.0);
     let [gathered, missed] = of.gathered(of.nnz, paths);
+    let [streamed, spilled] = of.streamed(of.nnz * (4.0 + of.element_bytes), of.nnz, paths);
     RowCosts {
         launch: 1.0,
         gathered,
+        l1_missed: of.l1_missed(paths),
         missed,
-        streamed: of.streamed(of.nnz * (4.0 + of.element_bytes), of.nnz),
+        streamed,
+        spilled,
         entry: of.nnz * slices / MILLION,
         row: of.rows * slices * ways / MILLION,
         chain: longest / ways * slices / 1e3,
         cut: f64::from(u8::from(is_cut)),
+        joined: pieces * SUM_BYTES * of.columns / MILLION,
         uneven: uneven / MILLION,
     }
 }
 
 fn group_terms(of: &Size, costs: &DeviceCosts) -> GroupCosts {
+    let paths = &costs.paths;
     let lengths = RowLengths { rows: of.rows.max(1.0), nnz: of.nnz, longest: of.longest };
     let work = lengths.work(of.width, &costs.groups);
-    let [_, missed] = of.gathered(of.nnz, &costs.paths);
+    let [_, missed] = of.gathered(of.nnz, paths);
+    let [streamed, spilled] = of.streamed(of.nnz * (4.0 + of.element_bytes) * work.passes, of.nnz, paths);
     let threads = work.threads * work.passes / MILLION;
     GroupCosts {
         launch: 1.0,
+        l1_missed: of.l1_missed(paths),
         missed,
-        streamed: of.streamed(of.nnz * (4.0 + of.element_bytes) * work.passes, of.nnz),
+        streamed,
+        spilled,
         entry: of.nnz * work.lanes * work.passes / MILLION,
         thread: threads,
         chain: work.longest * work.passes / 1e3,
@@ -274,11 +314,13 @@ fn tile_terms(of: &Size, paths: &PathCosts) -> TileCosts {
     let windows = of.rows / WINDOW_ROWS;
     let steps = of.vectors / STEP_VECTORS + windows / 2.0; // the last of a window is half full
     let [gathered, missed] = of.gathered(of.vectors, paths);
+    let [streamed, spilled] = of.streamed(steps * STEP_BYTES, of.vectors, paths);
     TileCosts {
         launch: 1.0,
         gathered,
         missed,
-        streamed: of.streamed(steps * STEP_BYTES, of.vectors),
+        streamed,
+        spilled,
         step: steps * slices / MILLION,
         window: windows * slices / MILLION,
         chain: (of.longest / STEP_VECTORS).min(LONGEST_STEPS) / 1e3,
@@ -295,9 +337,11 @@ fn panel_terms(of: &Size, paths: &PathCosts) -> PanelCosts {
     // Panels are cut until there are pieces for all multiprocessors, or one for each chunk.
     let pieces =
         (real(PIECES_PER_MULTIPROCESSOR) * paths.multiprocessors / (panels * slices)).min(chunks / panels);
+    let [streamed, spilled] = of.streamed(vectors * VECTOR_BYTES, columns, paths);
     PanelCosts {
         launch: 1.0,
-        streamed: of.streamed(vectors * VECTOR_BYTES, columns),
+        streamed,
+        spilled,
         vector: vectors * slices * slice / PANEL_COLUMNS / MILLION,
         chunk: chunks * slices / MILLION,
         panel: panels * slices / MILLION,
@@ -313,14 +357,23 @@ fn sampled_bytes(of: &Size, gathers: f64, entry_bytes: f64) -> f64 {
 
 fn sampled_entry_terms(of: &Size, paths: &PathCosts) -> SampledEntryCosts {
     let [_, missed] = of.gathered(of.nnz, paths);
-    let batches = (of.nnz / 8.0 + of.rows / 2.0) / MILLION; // the last of a row is half full
+    let batches = real(of.counts.batches) / MILLION;
     SampledEntryCosts { launch: 1.0, missed, batch: batches, line: batches * (of.row_bytes / 128.0).ceil() }
 }
 
 fn sampled_group_terms(of: &Size, paths: &PathCosts) -> SampledGroupCosts {
     let [gathered, missed] = of.gathered(of.nnz, paths);
     let streamed = sampled_bytes(of, of.nnz, 8.0);
-    SampledGroupCosts { launch: 1.0, gathered, missed, streamed, entry: of.nnz / MILLION }
+    // Lanes of a warp read from as many rows of `Y` as it has groups: each load is as many reads of L1.
+    let pieces = (of.row_bytes / LOAD_BYTES).ceil().min(PIECES_OF_A_THREAD);
+    SampledGroupCosts {
+        launch: 1.0,
+        gathered,
+        missed,
+        streamed,
+        entry: of.nnz / MILLION,
+        load: of.nnz * pieces / MILLION,
+    }
 }
 
 fn sampled_tile_terms(of: &Size) -> SampledTileCosts {
@@ -330,7 +383,7 @@ fn sampled_tile_terms(of: &Size) -> SampledTileCosts {
         launch: 1.0,
         streamed: sampled_bytes(of, of.vectors, 4.0),
         tile: tiles,
-        piece: tiles * (of.row_bytes / SECTOR_BYTES).ceil(),
+        piece: tiles * (of.row_bytes / TILE_PIECE_BYTES).ceil(),
         entry: of.nnz / MILLION,
         window: windows / MILLION,
     }

@@ -129,6 +129,7 @@ fn bf16_matrices_live_on_devices() {
         assert_eq!((b.ld(), b.download().unwrap()), (8, data));
         let plan = Spmm::builder(&Csr::<f64>::identity(3).unwrap())
             .precision(Precision::Bf16)
+            .algorithm(windrow::Algorithm::TileStream)
             .build(&device)
             .unwrap();
         let mut c = DeviceMatrix::<f32>::zeros(&device, 3, 5).unwrap();

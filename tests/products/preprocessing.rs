@@ -290,16 +290,17 @@ fn the_report_says_where_and_why() {
         let report = builder.precision(Precision::F16).build(device).unwrap().report().clone();
         (report.preprocessing, report.preprocessing_reason.clone(), report.to_string())
     };
-    let builder = || Spmm::builder(&a).preprocessing(Preprocessing::Gpu);
+    let in_tiles = || Spmm::builder(&a).algorithm(Algorithm::TileStream);
+    let builder = || in_tiles().preprocessing(Preprocessing::Gpu);
     let (place, why, text) = report(builder(), &device);
     assert_eq!((place, why.as_str()), (Preprocessing::Gpu, "as asked"));
     assert!(text.contains(" µs on the GPU (as asked), values ") && text.contains(", condense "), "{text}");
     for (builder, part) in [
-        (Spmm::builder(&a), "40 entries, fewer than"),
+        (in_tiles(), "40 entries, fewer than"),
         (builder().preprocessing(Preprocessing::Cpu), "as asked"),
         (builder().algorithm(Algorithm::RowSplit), "only rows in tiles"),
         (builder().algorithm(Algorithm::ShortRows), "whole rows are divided there"),
-        (Spmm::builder(&a).memory_limit(1 << 20), "beyond the limit"),
+        (in_tiles().memory_limit(1 << 20), "beyond the limit"),
     ] {
         let (place, why, _) = report(builder, &device);
         assert!(place == Preprocessing::Cpu && why.contains(part), "{place}: {why}");

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::testing::parse_suite;
 use super::{Suite, ablation, nm, plans, preprocess, sddmm, spmm, tensor, tuned};
@@ -113,58 +113,24 @@ fn sampled_products() {
     }
 }
 
-/// What a fit reads of a record, from a line of a table that has nothing else.
-fn timed(line: &str) -> Value {
-    let cells: Vec<_> = line.split(',').collect();
-    let [operation, size, path, taken, us, name, checksum, counts @ ..] = cells.as_slice() else {
-        panic!("{line}: too few columns")
-    };
-    let number = |text: &str| text.parse::<f64>().unwrap_or_else(|error| panic!("{line}: {error}"));
-    let count = |text: &str| text.parse::<u64>().unwrap_or_else(|error| panic!("{line}: {error}"));
-    let mut matrix = json!({ "name": name, "checksum": checksum });
-    for (field, text) in ["rows", "cols", "nnz", "longest_row", "empty_rows"].into_iter().zip(counts) {
-        matrix[field] = count(text).into();
-    }
-    let mut record = json!({ "matrix": matrix, "path": path, "plan": { "algorithm": taken }, "time": { "median_us": number(us) } });
-    record[if *operation == "sddmm" { "inner" } else { "width" }] = count(size).into();
-    record
-}
-
 /// The shipped numbers of `costs.paths` are those that fit the committed records, and choose as well as was found.
 #[test]
 fn choices_by_predicted_times() {
     use super::tuned::paths::{PRODUCTS, PathRecords, fit};
     let mut records = PathRecords::default();
-    for name in [
-        "2026-11-21-h200/sweep.jsonl",
-        "2026-11-21-h200/vectors-sweep.jsonl",
-        "2026-11-21-h200/sddmm.jsonl",
-        "2026-11-21-h200/sddmm-thresholds.jsonl",
-        "2026-11-22-h200/narrow.jsonl",
-        "2026-11-22-h200/matricized.jsonl",
-        "2026-11-22-h200/tuned.jsonl",
-        "2026-11-22-h200/tree.jsonl",
-        "2026-11-22-h200/sddmm-groups.jsonl",
-        "2026-11-23-h200/orders.jsonl",
-        "2026-11-23-h200/plans.jsonl",
-    ] {
-        let Some(path) = committed("choices_by_predicted_times", name) else { return };
-        Records::read(&[path]).unwrap().each(|line| records.add(line)).unwrap();
-    }
-    let Some(path) = committed("choices_by_predicted_times", "2026-11-23-h200/paths.csv") else { return };
-    for line in std::fs::read_to_string(path).unwrap().lines().skip(1) {
-        records.add(&timed(line).to_string()).unwrap();
-    }
+    let Some(path) = committed("choices_by_predicted_times", "2026-11-29-h200/paths.ndjson") else { return };
+    Records::read(&[path]).unwrap().each(|line| records.add(line)).unwrap();
     let fit = fit(records);
     assert_eq!(fit.drift(), None, "numbers differ from the shipped ones:\n{fit}");
     // By the shipped numbers, and by those that are fitted to the other matrices: mean, 95th percentile, worst.
     let found = [
-        [(1.017, 1.15, 1.44), (1.025, 1.18, 1.63)],
-        [(1.005, 1.05, 1.21), (1.007, 1.06, 1.68)],
-        [(1.024, 1.23, 1.55), (1.027, 1.25, 1.55)],
-        [(1.008, 1.06, 1.31), (1.008, 1.06, 1.31)],
-        [(1.020, 1.16, 1.33), (1.026, 1.20, 1.43)],
-        [(1.022, 1.15, 1.29), (1.026, 1.18, 1.29)],
+        [(1.010, 1.07, 1.45), (1.010, 1.07, 1.54)],
+        [(1.008, 1.06, 1.34), (1.008, 1.06, 1.34)],
+        [(1.010, 1.05, 1.76), (1.012, 1.08, 1.76)],
+        [(1.015, 1.11, 1.44), (1.017, 1.14, 1.44)],
+        [(1.007, 1.05, 1.42), (1.008, 1.05, 1.42)],
+        [(1.023, 1.20, 1.76), (1.025, 1.20, 1.76)],
+        [(1.028, 1.18, 1.62), (1.029, 1.18, 1.62)],
     ];
     assert_eq!(fit.losses.len(), found.len());
     for ((product, [library, _, held_out]), known) in PRODUCTS.iter().zip(&fit.losses).zip(found) {

@@ -1,6 +1,7 @@
 //! The facts that several suites tell: device, matrix, comparison with the reference, time, peers.
 
 use serde::{Deserialize, Serialize};
+use windrow::partition::column_vectors;
 use windrow::{Csr, Device, Scheduling, SpmmReport, StreamRule, Verification};
 
 use crate::measure::roofline::DeviceRates;
@@ -43,6 +44,12 @@ pub(crate) struct MatrixFacts {
     pub(crate) longest_row: Option<u64>,
     #[serde(default)]
     pub(crate) empty_rows: Option<usize>,
+    /// Distinct columns of each window of 8 rows with entries, summed.
+    #[serde(default)]
+    pub(crate) column_vectors: Option<u64>,
+    /// Batches of up to eight entries of a row.
+    #[serde(default)]
+    pub(crate) batches: Option<u64>,
     /// Standard deviation of the lengths of rows, divided by their mean.
     #[serde(default)]
     pub(crate) variation: Option<f64>,
@@ -59,12 +66,14 @@ impl MatrixFacts {
             nnz: None,
             longest_row: None,
             empty_rows: None,
+            column_vectors: None,
+            batches: None,
             variation: None,
         }
     }
 
     /// With the facts of `csr`.
-    pub(crate) fn of<V>(self, csr: &Csr<V>, checksum: u64) -> Self {
+    pub(crate) fn of<V: Sync>(self, csr: &Csr<V>, checksum: u64) -> Self {
         let checksum = Some(format!("{checksum:016x}"));
         let lengths = || csr.row_offsets().windows(2).map(|ends| ends[1] - ends[0]);
         let (rows, nnz) = (csr.rows() as f64, csr.nnz() as f64);
@@ -77,6 +86,8 @@ impl MatrixFacts {
             nnz: Some(csr.nnz()),
             longest_row: Some(lengths().max().unwrap_or(0)),
             empty_rows: Some(lengths().filter(|&len| len == 0).count()),
+            column_vectors: column_vectors(csr, csr.nnz()).ok(),
+            batches: Some(lengths().map(|len| len.div_ceil(8)).sum()),
             variation: (nnz > 0.0).then(|| (squares * rows).sqrt() / nnz),
         }
     }

@@ -76,9 +76,9 @@ fn times_of_paths_are_predicted() {
     assert_eq!(candidates[0]["precision"], product["served_in"]);
     let us = |of: &serde_json::Value| of["predicted_us"].as_f64().unwrap();
     assert!(us(&candidates[0]) <= us(&candidates[1]) && product["dense_us"].as_f64().unwrap() > 0.0);
-    windrow(&["info", &file, "-n", "64", "-p", "bf16", "--device", "cpu"])
+    windrow(&["info", &file, "-n", "64", "-p", "f64", "--device", "cpu"])
         .succeeded()
-        .says(&["auto takes tile-stream in bf16"])
+        .says(&["auto takes row-split in f64"])
         .says(&["not by predicted times"]);
     windrow(&["info", &file, "--width", "0"]).failed(2, &["--width"]);
 }

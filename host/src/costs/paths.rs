@@ -36,7 +36,8 @@ impl Times {
 }
 
 /// A struct of numbers with names, in an order: as an array for a fit, by name in files and in the source. Behind each
-/// name is by what it is scaled.
+/// name is by what it is scaled. What files did not have before counts nothing where it is left out: the other numbers
+/// were fitted without it.
 macro_rules! costs {
     ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $field:ident: $by:ident),+ $(,)? }) => {
         $(#[$outer])*
@@ -82,10 +83,16 @@ costs! {
         launch: Fixed,
         /// A megabyte of rows of `B`, gathered for each entry.
         gathered: Cores,
-        /// A megabyte of these that the cache does not hold.
+        /// A megabyte of these that the L1 cache does not hold, as what 64 rows of `A` have in common would be.
+        #[serde(default)]
+        l1_missed: Cores,
+        /// A megabyte of these that the L2 cache does not hold.
         missed: Memory,
         /// A megabyte of `A`, `B` and `C`, each read or written once.
         streamed: Memory,
+        /// A megabyte of `A`, `B` and `C` by which all of them exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
         /// A million entries, each for each slice of the width.
         entry: Cores,
         /// A million groups of lanes that have a row, for each slice.
@@ -94,6 +101,9 @@ costs! {
         chain: Clock,
         /// A second launch, for rows that are cut.
         cut: Fixed,
+        /// A megabyte of sums of the pieces of the longest row, which one block adds up.
+        #[serde(default)]
+        joined: Clock,
         /// A million entries for which lanes of a warp wait as its rows differ in length.
         uneven: Cores,
     }
@@ -104,10 +114,17 @@ costs! {
     GroupCosts {
         /// A launch, and whatever does not depend on the matrix.
         launch: Fixed,
-        /// A megabyte of gathered rows of `B` that the cache does not hold.
+        /// A megabyte of gathered rows of `B` that the L1 cache does not hold, as what 64 rows of `A` have in common
+        /// would be.
+        #[serde(default)]
+        l1_missed: Cores,
+        /// A megabyte of them that the L2 cache does not hold.
         missed: Memory,
         /// A megabyte of `A`, for each tile of the width, `B` and `C`.
         streamed: Memory,
+        /// A megabyte of `A`, `B` and `C` by which all of them exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
         /// A million entries, for each thread side by side that reads one.
         entry: Cores,
         /// Of each million threads.
@@ -132,6 +149,9 @@ costs! {
         missed: Memory,
         /// A megabyte of steps, `B` and `C`.
         streamed: Memory,
+        /// A megabyte by which all of these exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
         /// A million steps, for each slice of the width.
         step: Cores,
         /// A million windows, for each slice.
@@ -148,6 +168,9 @@ costs! {
         launch: Fixed,
         /// A megabyte of `A`, `B` and `C`, each read or written once.
         streamed: Memory,
+        /// A megabyte of `A`, `B` and `C` by which all of them exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
         /// A million vectors of four rows, for each 128 columns.
         vector: Cores,
         /// A million chunks of 32 columns, for each slice.
@@ -186,6 +209,9 @@ costs! {
         streamed: Memory,
         /// Of each million entries.
         entry: Cores,
+        /// A million loads of 16 bytes, one for an entry at a time.
+        #[serde(default)]
+        load: Cores,
     }
 }
 
@@ -198,7 +224,7 @@ costs! {
         streamed: Memory,
         /// A million tiles of 8 × 16.
         tile: Cores,
-        /// A million pieces of 32 bytes that tiles work along.
+        /// A million pieces of 64 bytes that tiles work along.
         piece: Cores,
         /// Of each million entries.
         entry: Cores,
@@ -215,6 +241,8 @@ costs! {
 pub struct PathCosts {
     /// Bytes of `B` or `Y` that stay in the L2 cache: of larger ones so much is missed.
     pub cache_bytes: f64,
+    /// Bytes of rows of `B` that 64 rows of `A` may refer to so that what they have in common is found in the L1 cache.
+    pub l1_bytes: f64,
     /// Multiprocessors, by which rows are cut.
     pub multiprocessors: f64,
     /// Row-split with operands of f16.
@@ -252,125 +280,141 @@ pub struct PathCosts {
 }
 
 impl PathCosts {
-    /// Fitted by `windrow-bench tuned --fit-paths` to times of 29 matrices on one H200. Above each group is to how many
+    /// Fitted by `windrow-bench tuned --fit-paths` to times of 61 matrices on one H200. Above each group is to how many
     /// times it was fitted, and the root of the mean square of their logarithmic errors, as a factor.
     pub(super) const H200: Self = Self {
         cache_bytes: 30e6,
+        l1_bytes: 600e3,
         multiprocessors: 132.0,
-        // 282 times, predicted within a factor of 1.20.
+        // 549 times, predicted within a factor of 1.16.
         rows_f16: RowCosts {
-            launch: 2.23,
-            gathered: 0.0734,
-            missed: 0.044,
-            streamed: 0.159,
-            entry: 1.96,
-            row: 16.9,
-            chain: 75.0,
-            cut: 4.09,
-            uneven: 7.4,
+            launch: 3.01,
+            gathered: 0.0619,
+            l1_missed: 0.0326,
+            missed: 0.0207,
+            streamed: 0.0,
+            spilled: 0.202,
+            entry: 2.76,
+            row: 15.8,
+            chain: 73.0,
+            cut: 3.94,
+            joined: 9.04,
+            uneven: 7.88,
         },
-        // 319 times, predicted within a factor of 1.21.
+        // 549 times, predicted within a factor of 1.16.
         rows_f32: RowCosts {
-            launch: 1.92,
-            gathered: 0.0417,
-            missed: 0.0209,
-            streamed: 0.159,
-            entry: 5.6,
-            row: 16.6,
-            chain: 20.7,
-            cut: 2.74,
-            uneven: 4.93,
+            launch: 3.1,
+            gathered: 0.0264,
+            l1_missed: 0.0431,
+            missed: 0.000209,
+            streamed: 0.0,
+            spilled: 0.221,
+            entry: 6.54,
+            row: 10.4,
+            chain: 17.2,
+            cut: 2.92,
+            joined: 27.1,
+            uneven: 6.44,
         },
-        // 313 times, predicted within a factor of 1.20.
+        // 549 times, predicted within a factor of 1.18.
         groups_f16: GroupCosts {
-            launch: 2.23,
-            missed: 0.0859,
-            streamed: 0.297,
-            entry: 1.46,
-            thread: 3.33,
-            chain: 94.0,
-            cut: 2.29,
-            divided: 12.6,
+            launch: 3.21,
+            l1_missed: 0.0751,
+            missed: 0.0,
+            streamed: 0.042,
+            spilled: 0.335,
+            entry: 1.29,
+            thread: 4.66,
+            chain: 68.0,
+            cut: 2.85,
+            divided: 11.9,
         },
-        // 319 times, predicted within a factor of 1.19.
+        // 549 times, predicted within a factor of 1.18.
         groups_f32: GroupCosts {
-            launch: 2.56,
-            missed: 0.0295,
-            streamed: 0.227,
-            entry: 1.15,
-            thread: 2.59,
-            chain: 50.5,
-            cut: 2.49,
-            divided: 13.2,
+            launch: 3.46,
+            l1_missed: 0.0395,
+            missed: 0.0,
+            streamed: 0.0994,
+            spilled: 0.215,
+            entry: 0.96,
+            thread: 2.81,
+            chain: 34.6,
+            cut: 2.63,
+            divided: 10.4,
         },
-        // 283 times, predicted within a factor of 1.15.
+        // 549 times, predicted within a factor of 1.15.
         tiles_f16: TileCosts {
-            launch: 3.08,
-            gathered: 0.0279,
-            missed: 0.0396,
-            streamed: 0.124,
-            step: 162.0,
-            window: 194.0,
-            chain: 27.3,
+            launch: 3.66,
+            gathered: 0.0341,
+            missed: 0.0202,
+            streamed: 0.0336,
+            spilled: 0.112,
+            step: 184.0,
+            window: 173.0,
+            chain: 15.9,
         },
-        // 290 times, predicted within a factor of 1.14.
+        // 549 times, predicted within a factor of 1.14.
         tiles_tf32: TileCosts {
-            launch: 3.51,
-            gathered: 0.0349,
-            missed: 0.0234,
-            streamed: 0.119,
-            step: 202.0,
-            window: 101.0,
-            chain: 31.1,
+            launch: 3.88,
+            gathered: 0.0379,
+            missed: 0.0165,
+            streamed: 0.0464,
+            spilled: 0.0813,
+            step: 219.0,
+            window: 97.3,
+            chain: 14.2,
         },
-        // 108 times of 18 matrices with six entries a row or more, predicted within a factor of 1.15.
+        // 549 times, predicted within a factor of 1.16.
         panels_f32: PanelCosts {
-            launch: 6.81,
-            streamed: 0.212,
-            vector: 23.3,
-            chunk: 1840.0,
-            panel: 2810.0,
-            kept: 0.324,
+            launch: 7.6,
+            streamed: 0.122,
+            spilled: 0.0232,
+            vector: 25.4,
+            chunk: 1860.0,
+            panel: 2490.0,
+            kept: 0.28,
         },
         // 0.007 to 0.011 on 16 threads, of four matrices of 0.8 to 7.7 million entries that panels are taken for.
         panel_entry_us: 0.009,
-        // 118 times, predicted within a factor of 1.16.
-        sampled_entries_f16: SampledEntryCosts { launch: 1.63, missed: 0.0458, batch: 107.0, line: 105.0 },
-        // 132 times, predicted within a factor of 1.18.
-        sampled_entries_f32: SampledEntryCosts { launch: 1.59, missed: 0.0357, batch: 105.0, line: 86.5 },
-        // 118 times, predicted within a factor of 1.14.
+        // 305 times, predicted within a factor of 1.11.
+        sampled_entries_f16: SampledEntryCosts { launch: 2.34, missed: 0.059, batch: 104.0, line: 104.0 },
+        // 305 times, predicted within a factor of 1.16.
+        sampled_entries_f32: SampledEntryCosts { launch: 2.42, missed: 0.0403, batch: 97.5, line: 88.4 },
+        // 305 times, predicted within a factor of 1.13.
         sampled_groups_f16: SampledGroupCosts {
-            launch: 2.93,
-            gathered: 0.191,
-            missed: 0.0463,
-            streamed: 0.116,
-            entry: 4.55,
+            launch: 3.12,
+            gathered: 0.184,
+            missed: 0.0748,
+            streamed: 0.0893,
+            entry: 0.616,
+            load: 1.49,
         },
-        // 118 times, predicted within a factor of 1.13.
+        // 305 times, predicted within a factor of 1.14.
         sampled_groups_f32: SampledGroupCosts {
-            launch: 2.6,
-            gathered: 0.152,
-            missed: 0.0592,
-            streamed: 0.101,
-            entry: 9.37,
+            launch: 2.91,
+            gathered: 0.159,
+            missed: 0.061,
+            streamed: 0.0999,
+            entry: 8.26,
+            load: 0.0,
         },
-        // 132 times, predicted within a factor of 1.15.
+        // 305 times, predicted within a factor of 1.13.
         sampled_tiles_f16: SampledTileCosts {
-            launch: 2.76,
-            streamed: 0.0848,
-            tile: 169.0,
-            piece: 56.3,
-            entry: 0.91,
-            window: 33.7,
+            launch: 3.34,
+            streamed: 0.0896,
+            tile: 150.0,
+            piece: 117.0,
+            entry: 0.45,
+            window: 0.0,
         },
-        // 132 times, predicted within a factor of 1.15.
+        // 305 times, predicted within a factor of 1.14.
         sampled_tiles_tf32: SampledTileCosts {
-            launch: 2.9,
-            streamed: 0.0643,
-            tile: 152.0,
-            piece: 69.0,
-            entry: 1.15,
-            window: 65.2,
+            launch: 3.11,
+            streamed: 0.0785,
+            tile: 184.0,
+            piece: 133.0,
+            entry: 0.276,
+            window: 1.93,
         },
     };
 
@@ -379,6 +423,7 @@ impl PathCosts {
         let times = Times { multiprocessors, clock, memory };
         Self {
             cache_bytes: self.cache_bytes,
+            l1_bytes: self.l1_bytes,
             multiprocessors: self.multiprocessors * multiprocessors,
             rows_f16: self.rows_f16.scaled(times),
             rows_f32: self.rows_f32.scaled(times),

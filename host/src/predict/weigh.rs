@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde::Serialize;
+use windrow_formats::{Csr, FormatError, Value};
+use windrow_preprocess::partition::column_vectors;
 
 use super::{Asked, Kind, MatrixCounts, predicted_us};
 use crate::costs::DeviceCosts;
@@ -12,11 +14,12 @@ use crate::options::Precision;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Known {
-    /// They were counted, or do not matter. What panels have is counted in some of them, for all.
+    /// They were counted, or do not matter. In a large matrix on the host they are counted in a part of it, and so are
+    /// those of panels.
     Exactly,
-    /// It takes so long or longer: with all column vectors full, which is already too long.
+    /// It takes so long or longer, with all column vectors full; which is already too long.
     AtLeast,
-    /// It takes so long or less: with an entry in each column vector, which is already short enough.
+    /// It takes so long or less, with an entry in each column vector; which decides already.
     AtMost,
 }
 
@@ -48,44 +51,60 @@ impl fmt::Display for Candidate {
     }
 }
 
+/// Entries of a matrix on the host in which column vectors are counted, about.
+const ENOUGH_ENTRIES: usize = 200_000;
+
+/// The column vectors of a matrix on the host, as tiles would have them: counted in a part of a large one.
+pub(crate) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, FormatError> {
+    column_vectors(a, ENOUGH_ENTRIES)
+}
+
 /// The candidates of a product, the one that is predicted to be quickest first; all in the order of their times.
 ///
-/// Column vectors are asked for only where they decide: `counts` has any number of them.
+/// Column vectors are asked for only where they decide: `counts` has any number of them. No path takes less time for
+/// more of them. Paths off tiles depend on them by one term, the rows of `B` that the L1 cache does not hold, so that
+/// the difference of two has one sign for any number of them if it has the same for the least and for the most; tiles
+/// against another path are decided where the one with most is quicker than the other with least.
 pub(crate) fn weigh<E>(
     counts: &MatrixCounts,
     asked: &[Asked],
     costs: &DeviceCosts,
     vectors: &mut dyn FnMut() -> Result<u64, E>,
 ) -> Result<Vec<Candidate>, E> {
-    let most = counts.nnz;
-    let least = counts.nnz.div_ceil(8).max(counts.longest);
-    let with = |vectors: u64, asked: Asked| predicted_us(&MatrixCounts { vectors, ..*counts }, asked, costs);
-    let in_tiles = |asked: &Asked| matches!(asked.kind, Kind::Tiles | Kind::SampledTiles);
-    let quickest = asked.iter().filter(|asked| !in_tiles(asked));
-    let others = quickest.map(|&asked| with(most, asked)).fold(f64::INFINITY, f64::min);
-    let mut counted = None;
-    let mut candidates = Vec::with_capacity(asked.len());
-    for &asked in asked {
-        let (predicted_us, known) = if !in_tiles(&asked) {
-            (with(most, asked), Known::Exactly)
-        } else if with(least, asked) >= others {
-            (with(least, asked), Known::AtLeast)
-        } else if with(most, asked) < others {
-            (with(most, asked), Known::AtMost)
-        } else {
-            let vectors = match counted {
-                Some(vectors) => vectors,
-                None => *counted.insert(vectors()?),
-            };
-            (with(vectors, asked), Known::Exactly)
-        };
-        let Asked { kind, precision, .. } = asked;
+    let with = |vectors: u64| -> Vec<f64> {
+        let counts = MatrixCounts { vectors, ..*counts };
+        asked.iter().map(|&asked| predicted_us(&counts, asked, costs)).collect()
+    };
+    let (least, most) = (with(counts.nnz.div_ceil(8).max(counts.longest)), with(counts.nnz));
+    let in_tiles = |at: usize| matches!(asked[at].kind, Kind::Tiles | Kind::SampledTiles);
+    // Of two alike the first is taken.
+    let before = |(at, us): (usize, f64), (other, of_other): (usize, f64)| {
+        us < of_other || us == of_other && at < other
+    };
+    let beats = |at: usize, other: usize| match in_tiles(at) == in_tiles(other) {
+        true => [&least, &most].into_iter().all(|us| before((at, us[at]), (other, us[other]))),
+        false => before((at, most[at]), (other, least[other])),
+    };
+    let all = || 0..asked.len();
+    let times: Vec<(f64, Known)> = match all().find(|&at| all().all(|other| other == at || beats(at, other)))
+    {
+        Some(quickest) => all()
+            .map(|at| match (least[at] < most[at], in_tiles(at) == in_tiles(quickest)) {
+                (false, _) => (most[at], Known::Exactly),
+                (true, true) => (most[at], Known::AtMost),
+                (true, false) => (least[at], Known::AtLeast),
+            })
+            .collect(),
+        None => with(vectors()?).into_iter().map(|time| (time, Known::Exactly)).collect(),
+    };
+    let of = |(&Asked { kind, precision, .. }, (predicted_us, known))| {
         let algorithm = match kind {
             Kind::SampledEntries | Kind::SampledGroups | Kind::SampledTiles => kind.sampled().to_string(),
             _ => kind.algorithm().to_string(),
         };
-        candidates.push(Candidate { algorithm, precision, predicted_us, known, kind });
-    }
+        Candidate { algorithm, precision, predicted_us, known, kind }
+    };
+    let mut candidates: Vec<Candidate> = asked.iter().zip(times).map(of).collect();
     candidates.sort_by(|a, b| a.predicted_us.total_cmp(&b.predicted_us));
     Ok(candidates)
 }

@@ -8,7 +8,7 @@ use windrow_kernels::sddmm::BATCH;
 use windrow_preprocess::balance::{EntryBatches, entry_batches};
 
 use super::builder::SddmmBuilder;
-use super::choose::{counts_of, vectors_of};
+use super::choose::counts_of_host;
 use super::gpu::{EntriesPart, GpuSddmm, GroupsPart, TileEntries, TilesPart};
 use super::host::{HostSddmm, scale_of};
 use super::options::{SddmmAlgorithm, SddmmForm, SddmmOptions};
@@ -20,6 +20,7 @@ use crate::error::{DeviceError, SddmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::Preprocessing;
 use crate::plan::{ArraySize, PerStream, Scheduling, StageClock, check_memory, push};
+use crate::predict::weigh::vectors_of;
 use crate::profile::Profile;
 use crate::with_element;
 
@@ -122,10 +123,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
             return Ok(self.plan(device, Body::Cpu(body), report, clock));
         };
         let profile = self.profile_of(device);
-        let precision =
-            self.decide(counts_of((a.rows(), a.cols(), a.nnz())), &profile, &mut report, &mut || {
-                vectors_of(a)
-            })?;
+        let precision = self.decide(counts_of_host(a), &profile, &mut report, &mut || Ok(vectors_of(a)?))?;
         let build = |options| self.clone().options(options).build(device);
         if let Some(plan) = self.tried(device, &mut report, build)? {
             return Ok(plan);

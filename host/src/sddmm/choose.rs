@@ -1,7 +1,7 @@
 //! Which path a sampled product takes.
 
 use windrow_formats::{Csr, Value};
-use windrow_preprocess::partition::{PartitionRule, density};
+use windrow_kernels::sddmm::BATCH;
 
 use super::builder::SddmmBuilder;
 use super::options::{SddmmAlgorithm, SddmmOptions};
@@ -12,30 +12,33 @@ use crate::error::{PlanError, SddmmError};
 use crate::num::{index, wide};
 use crate::options::Precision;
 use crate::plan::MAX_INDEX;
-use crate::predict::weigh::{Candidate, reason, weigh};
+use crate::predict::weigh::{Candidate, reason, vectors_of, weigh};
 use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts};
 use crate::profile::Profile;
 
 /// Counts the column vectors of the windows of rows with entries, where that decides.
 pub(super) type CountVectors<'a> = &'a mut dyn FnMut() -> Result<u64, SddmmError>;
 
-/// What predicted times follow from.
-pub(super) fn counts_of((rows, cols, nnz): (usize, usize, usize)) -> MatrixCounts {
-    // Lengths of rows do not matter here: entries are dealt out by their number.
+/// What predicted times follow from, with a column vector for each entry.
+pub(super) fn counts_of((rows, cols, nnz): (usize, usize, usize), batches: u64) -> MatrixCounts {
+    // Of the lengths of rows only the batches matter here: entries are dealt out by their number.
     MatrixCounts {
         rows: wide(rows),
         cols: wide(cols),
         nnz: wide(nnz),
         empty_rows: 0,
         longest: 0,
+        batches,
         vectors: wide(nnz),
         panels: PanelCounts::default(),
     }
 }
 
-/// The column vectors of the windows of rows with entries, as tiles would have them.
-pub(super) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SddmmError> {
-    Ok(density(a, None, PartitionRule::AllTile)?.columns)
+/// The same of a matrix on the host.
+pub(super) fn counts_of_host<V>(a: &Csr<V>) -> MatrixCounts {
+    let lengths = a.row_offsets().windows(2).map(|ends| ends[1] - ends[0]);
+    let batches = lengths.map(|len| len.div_ceil(u64::from(BATCH))).sum();
+    counts_of((a.rows(), a.cols(), a.nnz()), batches)
 }
 
 /// What [`SddmmAlgorithm::Auto`] takes for a sampled product, and what it weighed.
@@ -73,7 +76,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
     /// ```
     pub fn weigh(&self, profile: &Profile) -> Result<SddmmWeighed, SddmmError> {
         let a = self.a;
-        self.weigh_counts(counts_of((a.rows(), a.cols(), a.nnz())), profile, &mut || vectors_of(a))
+        self.weigh_counts(counts_of_host(a), profile, &mut || Ok(vectors_of(a)?))
     }
 }
 

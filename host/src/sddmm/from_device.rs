@@ -6,7 +6,7 @@ use super::builder::SddmmBuilder;
 use super::choose::counts_of;
 use super::options::{SddmmAlgorithm, SddmmForm};
 use super::plan::SddmmPlan;
-use super::received::lay_out;
+use super::received::{lay_out, received_batches};
 use crate::csr::{DeviceCsr, Wanted};
 use crate::device::Stream;
 use crate::error::SddmmError;
@@ -62,7 +62,11 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             Wanted { precision, pattern, unpadded: true, columns: false, exceptions: false, known: None };
         let received = a.receive(&On::of(on, device, false)?, wanted)?;
         clock.end("read");
-        let counts = counts_of((a.rows(), a.cols(), a.nnz()));
+        let batches = match self.options.algorithm {
+            SddmmAlgorithm::Auto => received_batches(device, &received)?,
+            _ => 0, // nothing is predicted
+        };
+        let counts = counts_of((a.rows(), a.cols(), a.nnz()), batches);
         let count = &mut || Ok(received_vectors(device, &received)?);
         let precision = self.decide(counts, &self.profile_of(device), &mut report, count)?;
         let build = |options| self.clone().options(options).build_on(on);

@@ -51,8 +51,7 @@ pub(super) fn lay_out<A>(
             counts
         }
         SddmmAlgorithm::Entries => {
-            // The numbers and their sums, and the ends of arrays.
-            let scratch = Scratch::new(device, 4 * wide(a.rows) + wide(a.rows) / 128 + (1 << 12))?;
+            let scratch = Batches::scratch(device, &a)?;
             let batches = Batches::count(&scratch, &a, GlobalPtr::NULL)?;
             let counts = Counts { batches: batches.len(), columns, ..Counts::default() };
             builder.note(counts, report)?;
@@ -84,6 +83,11 @@ pub(super) fn lay_out<A>(
     Ok((counts, uploaded))
 }
 
+/// Batches of the rows of a pattern, if all entries are in such.
+pub(super) fn received_batches(device: &Device, a: &Received) -> Result<u64, DeviceError> {
+    Ok(wide(Batches::count(&Batches::scratch(device, a)?, a, GlobalPtr::NULL)?.len()))
+}
+
 /// The row of each entry.
 fn entry_rows(device: &Device, a: &Received) -> Result<DeviceBuffer<u32>, DeviceError> {
     let rows = DeviceBuffer::alloc(device, a.nnz, "entry_rows")?;
@@ -106,6 +110,11 @@ fn entry_rows(device: &Device, a: &Received) -> Result<DeviceBuffer<u32>, Device
 struct Batches(BatchesParams);
 
 impl Batches {
+    /// Memory for the numbers and their sums, and the ends of arrays.
+    fn scratch(device: &Device, a: &Received) -> Result<Scratch, DeviceError> {
+        Scratch::new(device, 4 * wide(a.rows) + wide(a.rows) / 128 + (1 << 12))
+    }
+
     /// Of the entries that `listed` says, or of all.
     fn count(scratch: &Scratch, a: &Received, listed: GlobalPtr<u32>) -> Result<Self, DeviceError> {
         let mut params = BatchesParams {

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use windrow_formats::memory::try_copy;
 use windrow_formats::{Canonicalised, Csr, FormatError, Permutation, Value};
-use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, density, estimate};
+use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
 use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
@@ -28,6 +28,7 @@ use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, GivenValues, StageClock, Values, check_memory, push};
 use crate::predict::PanelCounts;
+use crate::predict::weigh::vectors_of;
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -346,17 +347,12 @@ pub(super) struct OfHost<'a, V>(pub(super) &'a Csr<V>);
 
 impl<V: Value> Sharing for OfHost<'_, V> {
     fn vectors(&mut self) -> Result<u64, SpmmError> {
-        vectors_of(self.0)
+        Ok(vectors_of(self.0)?)
     }
 
     fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
         Ok(panel_counts(self.0.pattern())?)
     }
-}
-
-/// The column vectors of the windows of rows with entries, as tiles would have them.
-pub(super) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SpmmError> {
-    Ok(density(a, None, PartitionRule::AllTile)?.columns)
 }
 
 /// The time that a model predicts for each path, in microseconds.

@@ -84,6 +84,7 @@ impl Facts {
             nnz: wide(self.nnz),
             empty_rows: self.empty_rows,
             longest: self.longest,
+            batches: 0,
             vectors: wide(self.nnz),
             panels: PanelCounts::default(),
         }
@@ -217,10 +218,6 @@ pub(super) fn decide(
     Ok(Decision { algorithm, precision, why, way, weighed, untimed })
 }
 
-/// Widest `B` for which predicted times decide in f16 and bf16: of 108 wider products in f16 on an H200, three were
-/// quicker off tiles by more than 5 %, at most 18 %.
-const WEIGHED_IN_F16: usize = 32;
-
 /// The candidates whose predicted times decide, tiles last; none where they do not: where few products are expected,
 /// rows have an order, one column is merged, and in what was not measured.
 fn candidates(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> Vec<Asked> {
@@ -231,11 +228,7 @@ fn candidates(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> Vec<
         // For few products tiles are left out, and what takes long to lay out on a device.
         Precision::F32 if is_open && !(few && facts.on_device) => Precision::F32,
         Precision::Tf32 if is_open && !few && tiles_or_rows(facts).0 => Precision::F32,
-        Precision::F16 | Precision::Bf16
-            if is_open && !few && width <= WEIGHED_IN_F16 && tiles_or_rows(facts).0 =>
-        {
-            precision
-        }
+        Precision::F16 | Precision::Bf16 if is_open && !few && tiles_or_rows(facts).0 => precision,
         _ => return Vec::new(),
     };
     let asked = |kind, precision| Asked { kind, precision, width };

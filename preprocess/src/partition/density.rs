@@ -10,8 +10,10 @@ use super::{PartitionRule, rows_with_entries};
 
 /// Tiles of a step of a tile stream.
 const STEP_TILES: u64 = 2;
-/// Windows counted by one task: enough that a table of columns is made rarely.
+/// Windows counted by one task, at most: enough that a table of columns is made rarely.
 const GROUP_WINDOWS: usize = 512;
+/// Tasks that few windows are divided into, about.
+const GROUPS: usize = 64;
 
 /// How full the tiles of a partition are, and what is left to the residual.
 ///
@@ -77,6 +79,41 @@ pub fn density<V: Sync>(
     })
 }
 
+/// Column vectors of `csr`: distinct columns of each window of 8 rows with entries, rows as they come, summed.
+///
+/// Counted in all windows if the matrix has no more than `enough` entries. Else in every so many of them, in which
+/// together about `enough` entries are, and `entries of the matrix / entries seen` times these: what rows share with
+/// their neighbours seldom needs more to be known.
+///
+/// # Cost
+/// One pass over the lengths of the rows, then one over the entries that are looked at, in parallel.
+///
+/// # Errors
+/// [`FormatError::OutOfMemory`].
+///
+/// # Examples
+/// ```
+/// use windrow_formats::Csr;
+/// use windrow_preprocess::partition::column_vectors;
+///
+/// // Sixteen rows of two entries in the same two columns: two windows, two vectors each.
+/// let a = Csr::try_from_parts(16, 9, (0..=32).step_by(2).collect(), [3, 5].repeat(16), vec![1.0f32; 32])?;
+/// assert_eq!((column_vectors(&a, 32)?, column_vectors(&a, 16)?), (4, 4));
+/// # Ok::<(), windrow_formats::FormatError>(())
+/// ```
+pub fn column_vectors<V: Sync>(csr: &Csr<V>, enough: usize) -> Result<u64, FormatError> {
+    let mut rows = rows_with_entries(csr, None)?;
+    let windows_each = csr.nnz().div_ceil(enough.max(1)).max(1);
+    let mut position = 0;
+    rows.retain(|_| {
+        position += 1;
+        ((position - 1) / WINDOW_ROWS).is_multiple_of(windows_each)
+    });
+    let Density { columns, entries_in_tiles, .. } = density_of(csr, rows.len(), &rows)?;
+    let for_each = u128::from(columns) * csr.nnz() as u128;
+    Ok(u64::try_from(for_each / u128::from(entries_in_tiles.max(1))).unwrap_or(u64::MAX))
+}
+
 /// The density if, of `rows` rows with entries, the rows `in_tiles` are packed to windows in their order.
 pub(super) fn density_of<V: Sync>(
     csr: &Csr<V>,
@@ -89,7 +126,8 @@ pub(super) fn density_of<V: Sync>(
         rows.chunks(WINDOW_ROWS).try_for_each(|window| sums.add_window(csr, window, &mut counts))?;
         Ok(sums)
     };
-    let groups = in_tiles.par_chunks(WINDOW_ROWS * GROUP_WINDOWS).map(group);
+    let windows_each = in_tiles.len().div_ceil(WINDOW_ROWS * GROUPS).clamp(1, GROUP_WINDOWS);
+    let groups = in_tiles.par_chunks(WINDOW_ROWS * windows_each).map(group);
     let sums = groups.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?;
     let windows = in_tiles.len().div_ceil(WINDOW_ROWS) as u64;
     Ok(sums.density(windows, (rows - in_tiles.len()) as u64, csr.nnz() as u64))

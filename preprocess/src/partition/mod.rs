@@ -46,7 +46,7 @@ use windrow_formats::memory::{try_collect, try_filled, try_par_flat_map};
 use windrow_formats::{Csr, FormatError, OutOfMemory, Permutation, RowAssignment, RowPath};
 
 pub use cost::{CostModel, ProductShape};
-pub use density::{Density, density};
+pub use density::{Density, column_vectors, density};
 pub use estimate::{Estimate, Prediction, estimate};
 pub use footprint::{Footprint, footprint};
 pub use vectors::{InvalidThreshold, VectorPart, VectorSplit, VectorThreshold, split_vectors};

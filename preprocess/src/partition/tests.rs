@@ -92,6 +92,25 @@ fn stay_by_definition(rows: &[BTreeSet<u32>], chunk_rows: usize, condition: Cond
     stay
 }
 
+#[test]
+fn column_vectors_are_counted_or_estimated() {
+    // Of each three rows one is empty; windows share their columns by turns, all of them or none.
+    let row = |at: u32| match (at % 3, at / 12 % 2) {
+        (0, _) => BTreeSet::new(),
+        (_, 0) => columns([1, 2, 3, 4]),
+        _ => (0..4).map(|k| 4 * at + k).collect(),
+    };
+    let rows: Vec<_> = (0..1200).map(row).collect();
+    let a = with_rows(4800, &rows);
+    let counted = density(&a, None, PartitionRule::AllTile).unwrap().columns;
+    assert_eq!(counted, 50 * (4 + 32));
+    assert_eq!(column_vectors(&a, a.nnz()).unwrap(), counted);
+    let third = column_vectors(&a, a.nnz().div_ceil(3)).unwrap();
+    assert_eq!(third, 17 * (4 + 32) * 3200 / (34 * 32), "17 of each sort, 32 entries each");
+    assert_eq!(column_vectors(&a, 0).unwrap(), 4 * 100, "the first window alone");
+    assert_eq!(column_vectors(&with_rows(9, &[BTreeSet::new()]), 100).unwrap(), 0);
+}
+
 proptest! {
     #[test]
     fn rules_are_what_their_definitions_say(

@@ -11,8 +11,9 @@ use crate::device::{ArrayMemory, BlockLayout, Device, DeviceBuffer, Machine, Pin
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::plan::{ArraySize, On, StageClock, Values, check_memory};
+use crate::predict::weigh::vectors_of;
 use crate::profile::Profile;
-use crate::spmm::build::{Gpu, Ready, plan_shape, vectors_of};
+use crate::spmm::build::{Gpu, Ready, plan_shape};
 use crate::spmm::builder::SpmmBuilder;
 use crate::spmm::decide::{Facts, decide};
 use crate::spmm::gpu::GpuPlan;
@@ -164,7 +165,7 @@ impl<V: Value> Making<'_, V> {
         let values = Values::new(options.precision, a.values());
         let own_order = order.is_none() && options.reorder.is_none();
         let facts = Facts::of(a.pattern(), values.exceptions, true, own_order);
-        let decision = decide(&facts, options, profile, &mut || vectors_of(&a))?;
+        let decision = decide(&facts, options, profile, &mut || Ok(vectors_of(&a)?))?;
         let gpu = Gpu { device, machine: *machine, profile, facts: &facts };
         let pipe = engine.blocks.len() % PIPES;
         of_block.laid_out(gpu, decision, &mut StageClock::start(), |ready, _| {

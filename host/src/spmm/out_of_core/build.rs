@@ -13,7 +13,7 @@ use crate::error::{PlanError, SpmmError};
 use crate::num::{index, wide};
 use crate::options::{Algorithm, Preprocessing};
 use crate::plan::{Exceptions, StageClock};
-use crate::spmm::build::vectors_of;
+use crate::predict::weigh::vectors_of;
 use crate::spmm::builder::SpmmBuilder;
 use crate::spmm::decide::{Decision, Facts, decide};
 use crate::spmm::options::SpmmOptions;
@@ -56,7 +56,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let own_order = self.order.is_none() && self.options.reorder.is_none();
         let facts = Facts::of(self.a.pattern(), exceptions, true, own_order);
         let profile = self.profile_of(device);
-        let decision = decide(&facts, &self.options, &profile, &mut || vectors_of(self.a))?;
+        let decision = decide(&facts, &self.options, &profile, &mut || Ok(vectors_of(self.a)?))?;
         let limit = match self.options.memory_limit {
             Some(limit) => limit,
             None => machine.memory_free()?.map_or(u64::MAX, |free| free / 10 * SHARE_OF_FREE),

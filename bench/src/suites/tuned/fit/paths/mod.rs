@@ -115,9 +115,9 @@ pub(crate) struct Product {
 }
 
 /// The products whose choice predicted times decide, where more than one path was measured.
-pub(crate) const PRODUCTS: [Product; 6] = [
+pub(crate) const PRODUCTS: [Product; 7] = [
     Product {
-        name: "SpMM f16, 2 to 32 columns",
+        name: "SpMM f16, 2 to 512 columns",
         sampled: false,
         precision: Precision::F16,
         served_by: &[
@@ -125,7 +125,14 @@ pub(crate) const PRODUCTS: [Product; 6] = [
             (Kind::Groups, Precision::F16),
             (Kind::Tiles, Precision::F16),
         ],
-        widths: [2, 32],
+        widths: [2, 512],
+    },
+    Product {
+        name: "SpMM bf16, 16 to 256 columns",
+        sampled: false,
+        precision: Precision::Bf16,
+        served_by: &[(Kind::Rows, Precision::Bf16), (Kind::Tiles, Precision::Bf16)],
+        widths: [16, 256],
     },
     Product {
         name: "SpMM f32, 2 to 512 columns",

@@ -41,8 +41,10 @@ impl PathRecords {
         }
         let Some(checksum) = line["matrix"]["checksum"].as_str() else { return Ok(()) };
         let known = self.matrices.entry(checksum.to_owned()).or_default();
-        known.0 = line["matrix"]["name"].as_str().unwrap_or(checksum).to_owned();
-        for name in ["rows", "cols", "nnz", "longest_row", "empty_rows"] {
+        if let Some(name) = line["matrix"]["name"].as_str() {
+            name.clone_into(&mut known.0);
+        }
+        for name in ["rows", "cols", "nnz", "longest_row", "empty_rows", "column_vectors", "batches"] {
             if let Some(count) = line["matrix"][name].as_u64() {
                 known.1.insert(name, count);
             }
@@ -121,6 +123,8 @@ impl PathRecords {
                     empty_rows: count("empty_rows")?,
                     longest: count("longest_row")?,
                     vectors: count("column_vectors")?,
+                    // Older records lack it: the last batch of a row is half full.
+                    batches: count("batches").or(Some(count("nnz")?.div_ceil(8) + count("rows")? / 2))?,
                     // Where no plan of panels was recorded, none is weighed.
                     panels: PanelCounts {
                         columns: count("panel_columns").unwrap_or_default(),
