@@ -118,7 +118,7 @@ const WINDOW_ROWS: f64 = 8.0;
 const PANEL_ROWS: f64 = 64.0;
 const PANEL_COLUMNS: f64 = 128.0;
 /// Bytes of the slice of a row of `B` that row-split and segment groups work along at a time, at most.
-const ROW_SLICE_BYTES: f64 = 512.0;
+const ROW_SLICE_BYTES: f64 = LANES * LOAD_BYTES;
 /// Bytes of a sum.
 const SUM_BYTES: f64 = 4.0;
 /// Columns of a chunk of a panel.
@@ -134,8 +134,6 @@ const PIECES_OF_A_THREAD: f64 = 4.0;
 /// Entries in flight of a group of lanes.
 const IN_FLIGHT: f64 = 4.0;
 const LANES: f64 = 32.0;
-/// Rows from so many times a piece on are cut.
-const CUT_BY_PIECE: f64 = 1.5;
 const MILLION: f64 = 1e6;
 
 /// What a path takes in microseconds, as these costs say.
@@ -263,9 +261,9 @@ fn row_terms(of: &Size, paths: &PathCosts) -> RowCosts {
     let ways = if of.nnz / of.rows.max(1.0) < groups * IN_FLIGHT { 1.0 } else { groups };
     let side_by_side = groups / ways;
     let MatrixCounts { rows, nnz, longest, .. } = of.counts;
-    let cut = cut_above([rows, nnz, longest], paths.multiprocessors);
+    let [cut, piece] = cut_above([rows, nnz, longest], paths.multiprocessors);
     let is_cut = of.longest > cut;
-    let pieces = if is_cut { of.longest / cut * CUT_BY_PIECE } else { 0.0 };
+    let pieces = if is_cut { of.longest / piece } else { 0.0 };
     let longest = of.longest.min(cut);
     // In a warp of several rows all wait for the longest: so many times the mean, if one of them has what all have.
     let waited_for = (of.mean * side_by_side).min(longest);

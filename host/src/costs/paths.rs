@@ -83,7 +83,8 @@ costs! {
         launch: Fixed,
         /// A megabyte of rows of `B`, gathered for each entry.
         gathered: Cores,
-        /// A megabyte of these that the L1 cache does not hold, as what 64 rows of `A` have in common would be.
+        /// A megabyte of these that the L1 cache does not hold. It holds what 64 rows of `A` have in common, as far as
+        /// that fits.
         #[serde(default)]
         l1_missed: Cores,
         /// A megabyte of these that the L2 cache does not hold.
@@ -114,8 +115,8 @@ costs! {
     GroupCosts {
         /// A launch, and whatever does not depend on the matrix.
         launch: Fixed,
-        /// A megabyte of gathered rows of `B` that the L1 cache does not hold, as what 64 rows of `A` have in common
-        /// would be.
+        /// A megabyte of gathered rows of `B` that the L1 cache does not hold. It holds what 64 rows of `A` have in
+        /// common, as far as that fits.
         #[serde(default)]
         l1_missed: Cores,
         /// A megabyte of them that the L2 cache does not hold.
@@ -241,7 +242,7 @@ costs! {
 pub struct PathCosts {
     /// Bytes of `B` or `Y` that stay in the L2 cache: of larger ones so much is missed.
     pub cache_bytes: f64,
-    /// Bytes of rows of `B` that 64 rows of `A` may refer to so that what they have in common is found in the L1 cache.
+    /// Bytes of rows of `B` that 64 rows of `A` may refer to, so that what they have in common stays in the L1 cache.
     pub l1_bytes: f64,
     /// Multiprocessors, by which rows are cut.
     pub multiprocessors: f64,
@@ -298,7 +299,7 @@ impl PathCosts {
             row: 15.8,
             chain: 73.0,
             cut: 3.94,
-            joined: 9.04,
+            joined: 9.0,
             uneven: 7.88,
         },
         // 549 times, predicted within a factor of 1.16.
@@ -306,14 +307,14 @@ impl PathCosts {
             launch: 3.1,
             gathered: 0.0264,
             l1_missed: 0.0431,
-            missed: 0.000209,
+            missed: 0.000206,
             streamed: 0.0,
             spilled: 0.221,
             entry: 6.54,
             row: 10.4,
             chain: 17.2,
             cut: 2.92,
-            joined: 27.1,
+            joined: 27.0,
             uneven: 6.44,
         },
         // 549 times, predicted within a factor of 1.18.

@@ -154,6 +154,11 @@ impl<A> SddmmBuilder<'_, A> {
         }
     }
 
+    /// Whether predicted times decide.
+    pub(super) fn weighs(&self, entries: u64) -> bool {
+        self.options.algorithm == SddmmAlgorithm::Auto && !self.candidates(entries).is_empty()
+    }
+
     /// The candidates whose predicted times decide, tiles last; none where they do not.
     fn candidates(&self, entries: u64) -> Vec<Asked> {
         let SddmmOptions { inner: width, precision, .. } = self.options;

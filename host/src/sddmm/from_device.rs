@@ -6,10 +6,11 @@ use super::builder::SddmmBuilder;
 use super::choose::counts_of;
 use super::options::{SddmmAlgorithm, SddmmForm};
 use super::plan::SddmmPlan;
-use super::received::{lay_out, received_batches};
+use super::received::{CountedBatches, lay_out};
 use crate::csr::{DeviceCsr, Wanted};
 use crate::device::Stream;
 use crate::error::SddmmError;
+use crate::num::wide;
 use crate::options::{Precision, Preprocessing};
 use crate::plan::{On, StageClock, check_device};
 use crate::spmm::received_vectors;
@@ -62,11 +63,12 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             Wanted { precision, pattern, unpadded: true, columns: false, exceptions: false, known: None };
         let received = a.receive(&On::of(on, device, false)?, wanted)?;
         clock.end("read");
-        let batches = match self.options.algorithm {
-            SddmmAlgorithm::Auto => received_batches(device, &received)?,
-            _ => 0, // nothing is predicted
+        let batches = match self.weighs(wide(a.nnz())) {
+            true => Some(CountedBatches::of(device, &received)?),
+            false => None,
         };
-        let counts = counts_of((a.rows(), a.cols(), a.nnz()), batches);
+        let counted = batches.as_ref().map_or(0, CountedBatches::len);
+        let counts = counts_of((a.rows(), a.cols(), a.nnz()), wide(counted));
         let count = &mut || Ok(received_vectors(device, &received)?);
         let precision = self.decide(counts, &self.profile_of(device), &mut report, count)?;
         let build = |options| self.clone().options(options).build_on(on);
@@ -78,7 +80,7 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             return Ok(self.serving(self.served_by(&report, precision).build_on(on)?, report));
         }
         let threshold = (report.algorithm == SddmmAlgorithm::Hybrid).then(|| self.threshold(device));
-        let made = lay_out(self, device, received, threshold, &mut report)?;
+        let made = lay_out(self, device, received, (threshold, batches), &mut report)?;
         clock.end("layout");
         report.preprocessing = Preprocessing::Gpu;
         report.preprocessing_reason = "the matrix is there".to_owned();

@@ -26,13 +26,13 @@ const TILES_ENTRY_BYTES: u64 = 20;
 /// The same where entries are divided: which vectors and entries are in tiles, and in which order.
 const HYBRID_ENTRY_BYTES: u64 = 36;
 
-/// Lays a pattern with entries out, with at least `threshold` entries in a tile of a hybrid. Notes what the plan has,
-/// before there is memory for it.
+/// Lays a pattern with entries out, with at least `threshold` entries in a tile of a hybrid, and with the batches that
+/// were counted before, if they were. Notes what the plan has, before there is memory for it.
 pub(super) fn lay_out<A>(
     builder: &SddmmBuilder<'_, A>,
     device: &Device,
     a: Received,
-    threshold: Option<u32>,
+    (threshold, counted): (Option<u32>, Option<CountedBatches>),
     report: &mut SddmmReport,
 ) -> Result<(Counts, Uploaded), SddmmError> {
     let precision = builder.options.precision;
@@ -51,11 +51,10 @@ pub(super) fn lay_out<A>(
             counts
         }
         SddmmAlgorithm::Entries => {
-            let scratch = Batches::scratch(device, &a)?;
-            let batches = Batches::count(&scratch, &a, GlobalPtr::NULL)?;
-            let counts = Counts { batches: batches.len(), columns, ..Counts::default() };
+            let counted = counted.map_or_else(|| CountedBatches::of(device, &a), Ok)?;
+            let counts = Counts { batches: counted.len(), columns, ..Counts::default() };
             builder.note(counts, report)?;
-            let (rows, begins) = batches.list(device, &scratch)?;
+            let (rows, begins) = counted.batches.list(device, &counted.scratch)?;
             let (col_indices, kernels) = (a.col_indices, EntriesPart::kernels(precision)?);
             uploaded.entries = Some(EntriesPart { rows, begins, col_indices, kernels });
             counts
@@ -83,11 +82,6 @@ pub(super) fn lay_out<A>(
     Ok((counts, uploaded))
 }
 
-/// Batches of the rows of a pattern, if all entries are in such.
-pub(super) fn received_batches(device: &Device, a: &Received) -> Result<u64, DeviceError> {
-    Ok(wide(Batches::count(&Batches::scratch(device, a)?, a, GlobalPtr::NULL)?.len()))
-}
-
 /// The row of each entry.
 fn entry_rows(device: &Device, a: &Received) -> Result<DeviceBuffer<u32>, DeviceError> {
     let rows = DeviceBuffer::alloc(device, a.nnz, "entry_rows")?;
@@ -106,15 +100,29 @@ fn entry_rows(device: &Device, a: &Received) -> Result<DeviceBuffer<u32>, Device
     Ok(rows)
 }
 
+/// The batches of all entries, counted, with the memory that the numbers are in.
+pub(super) struct CountedBatches {
+    scratch: Scratch,
+    batches: Batches,
+}
+
+impl CountedBatches {
+    pub(super) fn of(device: &Device, a: &Received) -> Result<Self, DeviceError> {
+        // The numbers and their sums, and the ends of arrays.
+        let scratch = Scratch::new(device, 4 * wide(a.rows) + wide(a.rows) / 128 + (1 << 12))?;
+        let batches = Batches::count(&scratch, a, GlobalPtr::NULL)?;
+        Ok(Self { scratch, batches })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.batches.len()
+    }
+}
+
 /// Rows cut into batches that are counted.
 struct Batches(BatchesParams);
 
 impl Batches {
-    /// Memory for the numbers and their sums, and the ends of arrays.
-    fn scratch(device: &Device, a: &Received) -> Result<Scratch, DeviceError> {
-        Scratch::new(device, 4 * wide(a.rows) + wide(a.rows) / 128 + (1 << 12))
-    }
-
     /// Of the entries that `listed` says, or of all.
     fn count(scratch: &Scratch, a: &Received, listed: GlobalPtr<u32>) -> Result<Self, DeviceError> {
         let mut params = BatchesParams {

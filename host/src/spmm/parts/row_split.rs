@@ -69,14 +69,12 @@ pub(in crate::spmm) fn cut_rows<A: Matrix>(
     Ok(cut)
 }
 
-/// Entries from which on a row is cut on so many multiprocessors; infinite for never.
-pub(crate) fn cut_above([rows, nnz, longest]: [u64; 3], multiprocessors: f64) -> f64 {
+/// Entries from which on a row is cut on so many multiprocessors, infinite for never, and those of its longest piece.
+pub(crate) fn cut_above([rows, nnz, longest]: [u64; 3], multiprocessors: f64) -> [f64; 2] {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and 2^16")]
     let multiprocessors = multiprocessors.clamp(1.0, 65536.0) as u32;
-    match cut_lengths(RowCounts { rows, nnz, longest }, multiprocessors).0 {
-        u32::MAX => f64::INFINITY,
-        cut => f64::from(cut),
-    }
+    let (cut, piece) = cut_lengths(RowCounts { rows, nnz, longest }, multiprocessors);
+    [if cut == u32::MAX { f64::INFINITY } else { f64::from(cut) }, f64::from(piece)]
 }
 
 /// Entries from which on a row is cut, and entries of its longest piece: as asked for, or as suits the rows.

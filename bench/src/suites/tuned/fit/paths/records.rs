@@ -124,7 +124,7 @@ impl PathRecords {
                     longest: count("longest_row")?,
                     vectors: count("column_vectors")?,
                     // Older records lack it: the last batch of a row is half full.
-                    batches: count("batches").or(Some(count("nnz")?.div_ceil(8) + count("rows")? / 2))?,
+                    batches: count("batches").unwrap_or(count("nnz")?.div_ceil(8) + count("rows")? / 2),
                     // Where no plan of panels was recorded, none is weighed.
                     panels: PanelCounts {
                         columns: count("panel_columns").unwrap_or_default(),
