@@ -61,6 +61,7 @@ mod kernel;
 mod modules;
 pub mod nm;
 pub mod output;
+pub mod panels;
 pub mod paths;
 pub mod patterns;
 mod pieces;

@@ -4,7 +4,8 @@
 //! | --- | --- | --- |
 //! | [`SddmmTiles`] | Tensor Cores | tiles of 8 rows × 16 condensed columns; f16, bf16, tf32 |
 //! | [`SddmmEntries`] | CUDA cores | entries one by one, eight of a row at a time; any element type |
-//! | [`SddmmGroups`] | CUDA cores | entries one by one, by groups of 1 to 32 threads; f32, f16 |
+//! | [`SddmmGroups`] | CUDA cores | entries one by one, by groups of 1 to 32 threads; f32, f16, f64 |
+//! | [`SddmmPanels`] | CUDA cores | panels of rows that share `Y` in shared memory; f32 |
 //!
 //! After Libra (section 4), the last after Sgap. Every entry of the result is written by one lane, once, and its sum is
 //! taken in one order: two runs give the same bits.
@@ -16,10 +17,12 @@ use crate::real::{Factor, Real};
 
 mod entries;
 mod groups;
+pub mod panels;
 mod tiles;
 
 pub use entries::{BATCH, SddmmEntries, SddmmEntriesParams};
 pub use groups::{SddmmGroups, SddmmGroupsParams};
+pub use panels::{SddmmPanels, SddmmPanelsParams};
 pub use tiles::{
     DotElement, PopCount, Rank, Scan, SddmmTiles, SddmmTilesParams, TILE_RECORD_WORDS, record_masks_at,
     record_starts_at, record_window_at,
@@ -93,15 +96,22 @@ impl Sampled {
     /// As for [`place`](Self::place).
     #[inline(always)]
     unsafe fn target<S: Simt, T: Real>(&self, s: &S, position: u32) -> Target<T> {
-        // SAFETY: the position is one of the launch, and `scale` has an element for each of the result.
-        unsafe {
-            let place = self.place(s, position);
-            let factor = match self.scale == GlobalPtr::NULL {
-                true => T::ONE,
-                false => s.load_readonly_once(self.scale.cast::<T>().at(place)),
-            };
-            Target { place, factor }
-        }
+        // SAFETY: the position is one of the launch.
+        unsafe { self.target_at(s, self.place(s, position)) }
+    }
+
+    /// The target at a place of the result, and its factor.
+    ///
+    /// # Safety
+    /// The obligations of [`Sampled`]; a position of the result.
+    #[inline(always)]
+    unsafe fn target_at<S: Simt, T: Real>(&self, s: &S, place: u32) -> Target<T> {
+        let factor = match self.scale == GlobalPtr::NULL {
+            true => T::ONE,
+            // SAFETY: `scale` has an element for each position of the result.
+            false => unsafe { s.load_readonly_once(self.scale.cast::<T>().at(place)) },
+        };
+        Target { place, factor }
     }
 
     /// Writes a product, if it has a target.

@@ -1,5 +1,9 @@
 //! The keys by which the host picks an entry point.
 
+mod nm;
+
+pub use nm::{NmRows, NmTile};
+
 use crate::attention::ScoreKind;
 use crate::element::Dtype;
 use crate::spmm::tile_stream::{Form, Pipeline};
@@ -198,6 +202,13 @@ pub enum Variant {
     SddmmGroups {
         /// Type of `X` and `Y`.
         dtype: Dtype,
+        /// Whether `X` and `Y` are read in 16-byte vectors.
+        vectors: bool,
+    },
+    /// [`crate::sddmm::SddmmPanels`]: blocks take panels of rows, in f32.
+    SddmmPanels {
+        /// Columns of the inner dimension at a time.
+        slice: u32,
         /// Whether `X` and `Y` are read in 16-byte vectors.
         vectors: bool,
     },
@@ -471,26 +482,4 @@ pub enum Variant {
     },
     /// [`crate::gather_probe`]: measures the gather roofline.
     GatherProbe,
-}
-
-/// Which rows of N:M weights a tile of columns of `C` multiplies, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NmRows {
-    /// All as they come, of each four the two that are kept.
-    All,
-    /// Those of an order that the tile has for itself, of each four the two that are kept.
-    Ordered,
-    /// Those that all of its columns keep, which lie in one vector.
-    Kept,
-}
-
-/// The part of `C` that a block of an N:M product computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct NmTile {
-    /// Rows of `C` in the tile.
-    pub rows: u32,
-    /// Columns of `C` in the tile.
-    pub columns: u32,
-    /// Columns that share one list of picks.
-    pub strip: u32,
 }

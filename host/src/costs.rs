@@ -4,6 +4,7 @@
 //! H200's, in proportion to what its driver tells: multiprocessors, clock and memory rate ([`DeviceCosts::of`]). They
 //! are part of a [`Profile`](crate::Profile).
 
+mod h200;
 mod nm;
 mod paths;
 
@@ -14,8 +15,8 @@ pub use self::nm::{
     NmCudaCoreCosts, NmDenseCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts,
 };
 pub use self::paths::{
-    GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts,
-    TileCosts,
+    GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledPanelCosts,
+    SampledTileCosts, TileCosts,
 };
 use crate::device::{Device, Speeds};
 

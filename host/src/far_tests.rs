@@ -142,10 +142,11 @@ fn products_of_far_rows_that_are_not_finite() {
 #[test]
 fn sampled_products_of_far_rows() {
     use Precision::{Bf16, F16, F32, F64, Tf32};
-    let kinds: [(SddmmAlgorithm, &'static [Precision]); 3] = [
+    let kinds: [(SddmmAlgorithm, &'static [Precision]); 4] = [
         (SddmmAlgorithm::Tiles, &[F16, Bf16, Tf32]),
         (SddmmAlgorithm::Entries, &[F32, F64, F16]),
         (SddmmAlgorithm::Groups, &[F32, F64, F16]),
+        (SddmmAlgorithm::RowPanels, &[F32]),
     ];
     let a = full();
     // From the second on, tiles bring rows of `Y` to shared memory.

@@ -212,6 +212,7 @@ mod matrix;
 mod nm;
 mod num;
 mod options;
+mod panels;
 mod parallelism;
 mod plan;
 mod predict;

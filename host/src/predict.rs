@@ -12,13 +12,14 @@ use serde::Serialize;
 
 use crate::costs::{
     DeviceCosts, GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts,
-    SampledTileCosts, TileCosts,
+    SampledPanelCosts, SampledTileCosts, TileCosts,
 };
 use crate::num::{real, wide};
 use crate::options::{Algorithm, Precision};
+use crate::panels::pieces::PIECES_PER_MULTIPROCESSOR;
 use crate::sddmm::SddmmAlgorithm;
+use crate::spmm::cut_above;
 use crate::spmm::points::RowLengths;
-use crate::spmm::{PIECES_PER_MULTIPROCESSOR, cut_above};
 
 /// What predicted times follow from: counts of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +42,7 @@ pub struct MatrixCounts {
     pub panels: PanelCounts,
 }
 
-/// What panels of 64 rows have, for [`Algorithm::RowPanels`].
+/// What panels of 64 rows have, for [`Algorithm::RowPanels`] and [`SddmmAlgorithm::RowPanels`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PanelCounts {
     /// Distinct columns of each panel, summed.
@@ -68,6 +69,8 @@ pub enum Kind {
     SampledGroups,
     /// In sampled products, [`SddmmAlgorithm::Tiles`].
     SampledTiles,
+    /// In sampled products, [`SddmmAlgorithm::RowPanels`].
+    SampledPanels,
 }
 
 impl Kind {
@@ -86,6 +89,7 @@ impl Kind {
         match self {
             Self::SampledGroups => SddmmAlgorithm::Groups,
             Self::SampledTiles => SddmmAlgorithm::Tiles,
+            Self::SampledPanels => SddmmAlgorithm::RowPanels,
             _ => SddmmAlgorithm::Entries,
         }
     }
@@ -121,8 +125,11 @@ const PANEL_COLUMNS: f64 = 128.0;
 const ROW_SLICE_BYTES: f64 = LANES * LOAD_BYTES;
 /// Bytes of a sum.
 const SUM_BYTES: f64 = 4.0;
-/// Columns of a chunk of a panel.
+/// Columns of a chunk of a panel, of a product and of a sampled one.
 const CHUNK_COLUMNS: f64 = 32.0;
+const SAMPLED_CHUNK_COLUMNS: f64 = 64.0;
+/// Pieces of sampled panels on a multiprocessor that keep it busy.
+const PIECES_ENOUGH: f64 = 2.0;
 /// Bytes of a vector of a panel: four values, and where they belong.
 const VECTOR_BYTES: f64 = 20.0;
 /// Steps that one warp has of the longest window at most, before a team shares it.
@@ -155,6 +162,7 @@ pub fn terms(counts: &MatrixCounts, asked: Asked, costs: &DeviceCosts) -> Vec<f6
         Kind::SampledEntries => sampled_entry_terms(&size, &costs.paths).numbers(),
         Kind::SampledGroups => sampled_group_terms(&size, &costs.paths).numbers(),
         Kind::SampledTiles => sampled_tile_terms(&size).numbers(),
+        Kind::SampledPanels => sampled_panel_terms(&size, &costs.paths).numbers(),
     }
 }
 
@@ -173,6 +181,7 @@ fn numbers(Asked { kind, precision, .. }: Asked, paths: &PathCosts) -> Vec<f64> 
             if half { paths.sampled_groups_f16 } else { paths.sampled_groups_f32 }.numbers()
         }
         Kind::SampledTiles => if half { paths.sampled_tiles_f16 } else { paths.sampled_tiles_tf32 }.numbers(),
+        Kind::SampledPanels => paths.sampled_panels_f32.numbers(),
     }
 }
 
@@ -384,6 +393,29 @@ fn sampled_tile_terms(of: &Size) -> SampledTileCosts {
         piece: tiles * (of.row_bytes / TILE_PIECE_BYTES).ceil(),
         entry: of.nnz / MILLION,
         window: windows / MILLION,
+    }
+}
+
+fn sampled_panel_terms(of: &Size, paths: &PathCosts) -> SampledPanelCosts {
+    let PanelCounts { columns, vectors } = of.counts.panels;
+    let (columns, vectors) = (real(columns), real(vectors));
+    let slice = [16.0, 32.0, 64.0, 128.0].into_iter().find(|&slice| of.columns <= slice).unwrap_or(256.0);
+    let slices = (of.columns / slice).ceil();
+    let panels = (of.rows / PANEL_ROWS).max(1.0);
+    let chunks = columns / SAMPLED_CHUNK_COLUMNS + panels / 2.0; // the last of a panel is half full
+    let wanted = real(PIECES_PER_MULTIPROCESSOR) * paths.multiprocessors / panels;
+    let pieces = wanted.clamp(1.0, (chunks / panels).max(1.0));
+    // Of few pieces each takes as long as if there were enough of them.
+    let alone = (PIECES_ENOUGH * paths.multiprocessors / (pieces * panels)).max(1.0);
+    let vectors = vectors * slices * alone / MILLION;
+    SampledPanelCosts {
+        launch: 1.0,
+        streamed: sampled_bytes(of, columns, 4.0),
+        vector: vectors,
+        dot: vectors * slice / PANEL_COLUMNS,
+        chunk: chunks * slices * alone / MILLION,
+        staged: chunks * SAMPLED_CHUNK_COLUMNS * slices * slice * SUM_BYTES / MILLION,
+        fetched: pieces * of.rows * of.row_bytes / MILLION,
     }
 }
 

@@ -66,6 +66,7 @@ fn plans_for_gpus() {
     for (algorithm, precision, least) in [
         (SddmmAlgorithm::Entries, Precision::F32, 2),
         (SddmmAlgorithm::Groups, Precision::F32, 1),
+        (SddmmAlgorithm::RowPanels, Precision::F32, 8),
         (SddmmAlgorithm::Tiles, Precision::F16, 4),
         (SddmmAlgorithm::Hybrid, Precision::Bf16, 8),
     ] {

@@ -93,6 +93,7 @@ fn options_of_sampled_products() {
     for (algorithm, precision, form) in [
         (SddmmAlgorithm::Entries, Precision::F32, SddmmForm::Mask),
         (SddmmAlgorithm::Groups, Precision::F64, SddmmForm::Scale),
+        (SddmmAlgorithm::RowPanels, Precision::F32, SddmmForm::Scale),
         (SddmmAlgorithm::Tiles, Precision::F16, SddmmForm::Scale),
         (SddmmAlgorithm::Hybrid, Precision::Bf16, SddmmForm::Scale),
     ] {

@@ -77,12 +77,16 @@ fn what_is_told_is_what_plans_take() {
                     );
                     let there = Sddmm::builder(&on_device).inner(width).precision(precision);
                     let there = there.build_on(&device.stream()).unwrap().report().clone();
-                    assert_eq!(
-                        (there.algorithm, there.precision),
-                        (told.algorithm, told.precision),
-                        "{what}"
-                    );
-                    assert_eq!(there.weighed, told.candidates, "{what}");
+                    let mut candidates = told.candidates.clone();
+                    candidates.retain(|of| of.algorithm != SddmmAlgorithm::RowPanels.to_string());
+                    assert_eq!(there.weighed, candidates, "{what}");
+                    if told.algorithm != SddmmAlgorithm::RowPanels {
+                        assert_eq!(
+                            (there.algorithm, there.precision),
+                            (told.algorithm, told.precision),
+                            "{what}"
+                        );
+                    }
                 }
             }
         }

@@ -2,7 +2,8 @@
 
 use crate::common::{Setup, check, every_case, kernel_devices, replaces_values, report_missing_gpu};
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceCsr, Precision, Profile, RowDivision, Spmm, SpmmOptions,
+    Algorithm, Csr, Determinism, Device, DeviceCsr, Precision, Profile, RowDivision, Sddmm, SddmmAlgorithm,
+    Spmm, SpmmOptions,
 };
 use windrow_testkit::shape_cases;
 
@@ -108,16 +109,21 @@ fn a_matrix_on_the_device_is_copied() {
     }
 }
 
+/// 600 cliques of 64 vertices, side by side.
+fn cliques() -> Csr<f32> {
+    let rows = 64 * 600_u32;
+    let offsets = (0..=u64::from(rows)).map(|row| 64 * row).collect();
+    let columns: Vec<u32> = (0..rows).flat_map(|row| row / 64 * 64..row / 64 * 64 + 64).collect();
+    let (values, extent) = (vec![1.0_f32; columns.len()], rows as usize);
+    Csr::try_from_parts(extent, extent, offsets, columns, values).unwrap()
+}
+
 /// Auto weighs panels in f32 and for tf32, which they serve, where rows have entries enough, and takes them of cliques;
 /// not for a few products, nor in another precision.
 #[test]
 fn auto_takes_panels_of_rows_that_share_columns() {
     let h200 = Profile::built_in(&Device::cpu());
-    let rows = 64 * 600_u32;
-    let offsets = (0..=u64::from(rows)).map(|row| 64 * row).collect();
-    let columns: Vec<u32> = (0..rows).flat_map(|row| row / 64 * 64..row / 64 * 64 + 64).collect();
-    let (values, extent) = (vec![1.0_f32; columns.len()], rows as usize);
-    let cliques = Csr::try_from_parts(extent, extent, offsets, columns, values).unwrap();
+    let cliques = cliques();
     let taken = |a: &Csr<f32>, precision, runs| {
         let builder = Spmm::builder(a).width(128).precision(precision);
         let builder = match runs {
@@ -139,6 +145,29 @@ fn auto_takes_panels_of_rows_that_share_columns() {
     assert_eq!(taken(&cliques, Precision::F32, Some(100_000)), (true, true));
     assert_eq!(taken(&cliques, Precision::F16, None), (false, false));
     assert_eq!(taken(&integers(300, 300, 20), Precision::F32, None), (false, true));
+    assert_eq!(taken(&Csr::identity(5000).unwrap(), Precision::F32, None), (false, false));
+}
+
+/// The same of sampled products.
+#[test]
+fn auto_takes_sampled_panels_of_rows_that_share_columns() {
+    let h200 = Profile::built_in(&Device::cpu());
+    let taken = |a: &Csr<f32>, precision, runs| {
+        let builder = Sddmm::builder(a).inner(128).precision(precision);
+        let builder = match runs {
+            Some(runs) => builder.expected_runs(runs),
+            None => builder,
+        };
+        let weighed = builder.weigh(&h200).unwrap();
+        let has_panels = weighed.candidates.iter().any(|of| of.algorithm == "row-panels");
+        ((weighed.algorithm, weighed.precision) == (SddmmAlgorithm::RowPanels, Precision::F32), has_panels)
+    };
+    let cliques = cliques();
+    assert_eq!(taken(&cliques, Precision::F32, None), (true, true));
+    assert!(taken(&cliques, Precision::Tf32, None).1);
+    assert_eq!(taken(&cliques, Precision::F32, Some(10)), (false, false), "they do not pay");
+    assert_eq!(taken(&cliques, Precision::F32, Some(100_000)), (true, true));
+    assert_eq!(taken(&cliques, Precision::F16, None), (false, false));
     assert_eq!(taken(&Csr::identity(5000).unwrap(), Precision::F32, None), (false, false));
 }
 

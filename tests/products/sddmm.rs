@@ -3,7 +3,7 @@
 use crate::common::{by_turns, devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceCsr, DeviceKind, DeviceMatrix, Element, EmulatorSchedule,
     OccupancyThresholds, PlanError, Precision, Profile, Schedule, Sddmm, SddmmAlgorithm, SddmmError,
     SddmmForm, SddmmGroup,
 };
@@ -106,7 +106,8 @@ fn run<T: Element<Sum = f32>>(
     plan.run_into(*alpha, &x, &y, &mut out)
         .unwrap_or_else(|error| panic!("{name} on {device}: {error}\n{}", plan.report()));
     let got = out.to_vec().unwrap_or_else(|error| panic!("{name} on {device}: {error}\n{}", plan.report()));
-    let scalar = matches!(setup.algorithm, SddmmAlgorithm::Entries | SddmmAlgorithm::Groups);
+    let scalar =
+        !matches!(setup.algorithm, SddmmAlgorithm::Tiles | SddmmAlgorithm::Hybrid | SddmmAlgorithm::Auto);
     let tiles = !scalar && setup.precision != Precision::F32;
     let unit = if tiles && device.kind() != DeviceKind::Cpu { UNIT_MMA } else { UNIT_FMA };
     let comparison = compare::<T>(setup, case, &got, unit);
@@ -214,6 +215,43 @@ fn groups_of_every_size() {
     }
 }
 
+/// Panels of one chunk and of many, rows of each kind in them, along every slice.
+///
+/// Promise, shapes: sampled products are right for any extents, inner and leading dimensions, and read no padding.
+#[test]
+fn panels_of_rows() {
+    let mut rng = SplitMix64::new(0x9a);
+    let mut cases = cases();
+    let lengths: Vec<usize> = (0..200).map(|row| [3, 90, 0, 40, 7][row / 3 % 5]).collect();
+    let pattern = Pattern::from_lengths(300, lengths, &mut rng);
+    for inner in [5, 16, 17, 48, 65, 256, 257, 520] {
+        cases.push(Case::new("rows of every length", &pattern, inner, &mut rng));
+    }
+    for form in SddmmForm::ALL {
+        check(setup(SddmmAlgorithm::RowPanels, Precision::F32, form), &cases);
+    }
+}
+
+#[test]
+fn panels_are_refused_in_other_precisions_and_copied_from_a_device() {
+    let a = Csr::<f32>::identity(80).unwrap();
+    let builder = Sddmm::builder(&a).algorithm(SddmmAlgorithm::RowPanels).inner(2);
+    let ones = vec![1.0f32; 160];
+    for device in devices() {
+        let error = builder.clone().precision(Precision::Tf32).build(&device).unwrap_err().to_string();
+        assert!(error.ends_with("use f32, or algorithm entries"), "{error}");
+        let there = DeviceCsr::from_host(&device, &a).unwrap();
+        let plan = Sddmm::builder(&there).algorithm(SddmmAlgorithm::RowPanels).inner(2);
+        let plan = plan.build_on(&device.stream()).unwrap();
+        assert_eq!(plan.run(&ones, &ones).unwrap(), [2.0; 80]);
+        let why = &plan.report().preprocessing_reason;
+        assert!(why.contains("a copy of the matrix"), "{why}");
+        let (report, on_cpu) = (plan.report(), device.kind() == DeviceKind::Cpu);
+        assert_eq!([report.panel_columns, report.panel_vectors], if on_cpu { [0; 2] } else { [80; 2] });
+    }
+    report_missing_gpu("panels of patterns on the device", 1);
+}
+
 #[test]
 fn groups_that_there_are_not_are_refused() {
     let a = Csr::<f32>::identity(2).unwrap();
@@ -279,6 +317,7 @@ fn what_is_not_finite_stays_in_its_row_and_column() {
     {
         check(setup(algorithm, Precision::F16, SddmmForm::Mask), &cases);
     }
+    check(setup(SddmmAlgorithm::RowPanels, Precision::F32, SddmmForm::Mask), &cases);
 }
 
 /// Promise, determinism: sampled products have the same bits in whatever order blocks, warps and lanes get on.

@@ -393,6 +393,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     }),
     Family::sddmm("SDDMM entries", SddmmAlgorithm::Entries, Precision::F32),
     Family::sddmm("SDDMM groups", SddmmAlgorithm::Groups, Precision::F32),
+    Family::sddmm("SDDMM panels", SddmmAlgorithm::RowPanels, Precision::F32),
     Family::sddmm("SDDMM tiles", SddmmAlgorithm::Tiles, Precision::F16),
     Family::sddmm("SDDMM hybrid", SddmmAlgorithm::Hybrid, Precision::F16),
     Family::other("row softmax", |device| {

@@ -310,7 +310,7 @@ pub(crate) struct SddmmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, tiles, entries, groups or hybrid.
+    /// How to compute on a GPU: auto, tiles, entries, groups, row-panels or hybrid.
     ///
     /// tiles: Tensor Cores over tiles of 8 rows x 16 columns; entries: CUDA cores, entry by entry; groups: the same
     /// by groups of 1 to 32 threads, f32, f64 and f16; hybrid: tiles that have --tile-threshold entries on Tensor

@@ -1,7 +1,7 @@
 //! Entry points: sampled products.
 
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
-use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
+use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmPanels, SddmmTiles};
 use crate::spmm::tile_stream::{Bulk, ByElement};
 
 entries! {
@@ -62,5 +62,13 @@ entries! {
     sddmm_groups_f64 {
         sddmm_groups_f64 => SddmmGroups<Vectors<F64>>,
         sddmm_groups_f64_elements => SddmmGroups<Scalars<F64>>,
+    }
+    sddmm_panels {
+        sddmm_panels_c16 => SddmmPanels<4, 1, true>,
+        sddmm_panels_c32 => SddmmPanels<8, 1, true>,
+        sddmm_panels_c64 => SddmmPanels<16, 1, true>,
+        sddmm_panels_c128 => SddmmPanels<32, 1, true>,
+        sddmm_panels_c256 => SddmmPanels<32, 2, true>,
+        sddmm_panels_elements => SddmmPanels<32, 2, false>,
     }
 }

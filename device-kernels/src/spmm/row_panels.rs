@@ -31,6 +31,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
+use crate::panels::{BUNDLE_ROWS, PANEL_ROWS, PANEL_WARPS, WARP_BUNDLES};
 use crate::real::Real;
 use crate::spmm::dense::Dense;
 use crate::unroll::{each, each4};
@@ -38,10 +39,7 @@ use crate::variant::Variant;
 use crate::{NO_COLUMN, NO_ROW, NO_SLOT};
 
 use record::{BOUND_BITS, NAME_BYTES, RECORD_BYTES, SLOT_AT};
-pub use record::{
-    BUNDLE_ROWS, HEAD_WORDS, NAME_WORDS, PANEL_ROWS, PANEL_WARPS, SLOTS, WARP_BUNDLES, bounds_word,
-    record_words, values_at, vector_word,
-};
+pub use record::{HEAD_WORDS, NAME_WORDS, SLOTS, bounds_word, record_words, values_at, vector_word};
 
 /// Chunks in shared memory.
 const STAGES: u32 = 2;

@@ -234,6 +234,26 @@ costs! {
     }
 }
 
+costs! {
+    /// Sampled products by panels of rows: microseconds for each of their terms.
+    SampledPanelCosts {
+        /// A launch, and whatever does not depend on the pattern.
+        launch: Fixed,
+        /// A megabyte of `X`, `Y`, the pattern and the result.
+        streamed: Memory,
+        /// A million vectors of four rows, for each slice of the inner dimension.
+        vector: Cores,
+        /// A million of them for each 128 columns that their products are formed along.
+        dot: Cores,
+        /// A million chunks of 64 columns, for each slice.
+        chunk: Cores,
+        /// A megabyte of rows of `Y` that chunks bring to shared memory.
+        staged: Cores,
+        /// A megabyte of rows of `X` that pieces of panels read.
+        fetched: Cores,
+    }
+}
+
 /// What each path of sparse-dense and sampled products takes, by which [`Algorithm::Auto`](crate::Algorithm::Auto) and
 /// [`SddmmAlgorithm::Auto`](crate::SddmmAlgorithm::Auto) choose.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -278,147 +298,11 @@ pub struct PathCosts {
     /// In tiles, in tf32.
     #[serde(alias = "sampled_tiles")]
     pub sampled_tiles_tf32: SampledTileCosts,
+    /// By panels of rows, in f32.
+    pub sampled_panels_f32: SampledPanelCosts,
 }
 
 impl PathCosts {
-    /// Fitted by `windrow-bench tuned --fit-paths` to times of 61 matrices on one H200. Above each group is to how many
-    /// times it was fitted, and the root of the mean square of their logarithmic errors, as a factor.
-    pub(super) const H200: Self = Self {
-        cache_bytes: 30e6,
-        l1_bytes: 600e3,
-        multiprocessors: 132.0,
-        // 549 times, predicted within a factor of 1.16.
-        rows_f16: RowCosts {
-            launch: 3.01,
-            gathered: 0.0619,
-            l1_missed: 0.0326,
-            missed: 0.0207,
-            streamed: 0.0,
-            spilled: 0.202,
-            entry: 2.76,
-            row: 15.8,
-            chain: 73.0,
-            cut: 3.94,
-            joined: 9.0,
-            uneven: 7.88,
-        },
-        // 549 times, predicted within a factor of 1.16.
-        rows_f32: RowCosts {
-            launch: 3.1,
-            gathered: 0.0264,
-            l1_missed: 0.0431,
-            missed: 0.000206,
-            streamed: 0.0,
-            spilled: 0.221,
-            entry: 6.54,
-            row: 10.4,
-            chain: 17.2,
-            cut: 2.92,
-            joined: 27.0,
-            uneven: 6.44,
-        },
-        // 549 times, predicted within a factor of 1.18.
-        groups_f16: GroupCosts {
-            launch: 3.21,
-            l1_missed: 0.0751,
-            missed: 0.0,
-            streamed: 0.042,
-            spilled: 0.335,
-            entry: 1.29,
-            thread: 4.66,
-            chain: 68.0,
-            cut: 2.85,
-            divided: 11.9,
-        },
-        // 549 times, predicted within a factor of 1.18.
-        groups_f32: GroupCosts {
-            launch: 3.46,
-            l1_missed: 0.0395,
-            missed: 0.0,
-            streamed: 0.0994,
-            spilled: 0.215,
-            entry: 0.96,
-            thread: 2.81,
-            chain: 34.6,
-            cut: 2.63,
-            divided: 10.4,
-        },
-        // 549 times, predicted within a factor of 1.15.
-        tiles_f16: TileCosts {
-            launch: 3.66,
-            gathered: 0.0341,
-            missed: 0.0202,
-            streamed: 0.0336,
-            spilled: 0.112,
-            step: 184.0,
-            window: 173.0,
-            chain: 15.9,
-        },
-        // 549 times, predicted within a factor of 1.14.
-        tiles_tf32: TileCosts {
-            launch: 3.88,
-            gathered: 0.0379,
-            missed: 0.0165,
-            streamed: 0.0464,
-            spilled: 0.0813,
-            step: 219.0,
-            window: 97.3,
-            chain: 14.2,
-        },
-        // 549 times, predicted within a factor of 1.16.
-        panels_f32: PanelCosts {
-            launch: 7.6,
-            streamed: 0.122,
-            spilled: 0.0232,
-            vector: 25.4,
-            chunk: 1860.0,
-            panel: 2490.0,
-            kept: 0.28,
-        },
-        // 0.007 to 0.011 on 16 threads, of four matrices of 0.8 to 7.7 million entries that panels are taken for.
-        panel_entry_us: 0.009,
-        // 305 times, predicted within a factor of 1.11.
-        sampled_entries_f16: SampledEntryCosts { launch: 2.34, missed: 0.059, batch: 104.0, line: 104.0 },
-        // 305 times, predicted within a factor of 1.16.
-        sampled_entries_f32: SampledEntryCosts { launch: 2.42, missed: 0.0403, batch: 97.5, line: 88.4 },
-        // 305 times, predicted within a factor of 1.13.
-        sampled_groups_f16: SampledGroupCosts {
-            launch: 3.12,
-            gathered: 0.184,
-            missed: 0.0748,
-            streamed: 0.0893,
-            entry: 0.616,
-            load: 1.49,
-        },
-        // 305 times, predicted within a factor of 1.14.
-        sampled_groups_f32: SampledGroupCosts {
-            launch: 2.91,
-            gathered: 0.159,
-            missed: 0.061,
-            streamed: 0.0999,
-            entry: 8.26,
-            load: 0.0,
-        },
-        // 305 times, predicted within a factor of 1.13.
-        sampled_tiles_f16: SampledTileCosts {
-            launch: 3.34,
-            streamed: 0.0896,
-            tile: 150.0,
-            piece: 117.0,
-            entry: 0.45,
-            window: 0.0,
-        },
-        // 305 times, predicted within a factor of 1.14.
-        sampled_tiles_tf32: SampledTileCosts {
-            launch: 3.11,
-            streamed: 0.0785,
-            tile: 184.0,
-            piece: 133.0,
-            entry: 0.276,
-            window: 1.93,
-        },
-    };
-
     /// These for a GPU with so many times the multiprocessors, their clock and the memory rate.
     pub(super) fn scaled(self, multiprocessors: f64, clock: f64, memory: f64) -> Self {
         let times = Times { multiprocessors, clock, memory };
@@ -440,6 +324,7 @@ impl PathCosts {
             sampled_groups_f32: self.sampled_groups_f32.scaled(times),
             sampled_tiles_f16: self.sampled_tiles_f16.scaled(times),
             sampled_tiles_tf32: self.sampled_tiles_tf32.scaled(times),
+            sampled_panels_f32: self.sampled_panels_f32.scaled(times),
         }
     }
 
@@ -453,7 +338,7 @@ impl PathCosts {
     }
 
     /// Each group of numbers with the name of its field.
-    fn named(&self) -> [(&'static str, Vec<f64>); 14] {
+    fn named(&self) -> [(&'static str, Vec<f64>); 15] {
         [
             ("rows_f16", self.rows_f16.numbers()),
             ("rows_f32", self.rows_f32.numbers()),
@@ -469,6 +354,7 @@ impl PathCosts {
             ("sampled_groups_f32", self.sampled_groups_f32.numbers()),
             ("sampled_tiles_f16", self.sampled_tiles_f16.numbers()),
             ("sampled_tiles_tf32", self.sampled_tiles_tf32.numbers()),
+            ("sampled_panels_f32", self.sampled_panels_f32.numbers()),
         ]
     }
 }

@@ -39,6 +39,7 @@ via_plan_error!(SddmmError);
 fn sampled_precisions(algorithm: SddmmAlgorithm) -> &'static str {
     match algorithm {
         SddmmAlgorithm::Groups => "f32, f64 or f16",
+        SddmmAlgorithm::RowPanels => "f32",
         _ => "tf32, bf16 or f16",
     }
 }

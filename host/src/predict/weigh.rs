@@ -3,12 +3,14 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow_formats::{Csr, FormatError, Value};
+use windrow_formats::{Csr, FormatError, OutOfMemory, Value};
 use windrow_preprocess::partition::column_vectors;
 
-use super::{Asked, Kind, MatrixCounts, predicted_us};
+use super::{Asked, Kind, MatrixCounts, PanelCounts, predicted_us};
 use crate::costs::DeviceCosts;
+use crate::num::real;
 use crate::options::Precision;
+use crate::panels::panel_counts;
 
 /// How sure a predicted time is of the column vectors that it depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -59,6 +61,48 @@ pub(crate) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, FormatError> {
     column_vectors(a, ENOUGH_ENTRIES)
 }
 
+/// What rows have in common with those beside them, counted where that decides.
+pub(crate) trait Sharing<E> {
+    /// The column vectors of the windows of rows with entries.
+    fn vectors(&mut self) -> Result<u64, E>;
+
+    /// What panels of rows have; none where plans cannot have such.
+    fn panels(&mut self) -> Result<Option<PanelCounts>, E> {
+        Ok(None)
+    }
+}
+
+/// Where column vectors are all that can be counted.
+impl<E, F: FnMut() -> Result<u64, E>> Sharing<E> for F {
+    fn vectors(&mut self) -> Result<u64, E> {
+        self()
+    }
+}
+
+/// What a record says of a matrix that is elsewhere.
+impl<E> Sharing<E> for MatrixCounts {
+    fn vectors(&mut self) -> Result<u64, E> {
+        Ok(self.vectors)
+    }
+
+    fn panels(&mut self) -> Result<Option<PanelCounts>, E> {
+        Ok((self.panels.columns > 0).then_some(self.panels))
+    }
+}
+
+/// A matrix on the host, whose rows are counted as tiles and as panels would have them.
+pub(crate) struct OfHost<'a, V>(pub(crate) &'a Csr<V>);
+
+impl<V: Value, E: From<FormatError> + From<OutOfMemory>> Sharing<E> for OfHost<'_, V> {
+    fn vectors(&mut self) -> Result<u64, E> {
+        Ok(vectors_of(self.0)?)
+    }
+
+    fn panels(&mut self) -> Result<Option<PanelCounts>, E> {
+        Ok(panel_counts(self.0.pattern())?)
+    }
+}
+
 /// The candidates of a product, the one that is predicted to be quickest first; all in the order of their times.
 ///
 /// Column vectors are asked for only where they decide: `counts` has any number of them. No path takes less time for
@@ -99,7 +143,9 @@ pub(crate) fn weigh<E>(
     };
     let of = |(&Asked { kind, precision, .. }, (predicted_us, known))| {
         let algorithm = match kind {
-            Kind::SampledEntries | Kind::SampledGroups | Kind::SampledTiles => kind.sampled().to_string(),
+            Kind::SampledEntries | Kind::SampledGroups | Kind::SampledTiles | Kind::SampledPanels => {
+                kind.sampled().to_string()
+            }
             _ => kind.algorithm().to_string(),
         };
         Candidate { algorithm, precision, predicted_us, known, kind }
@@ -107,6 +153,21 @@ pub(crate) fn weigh<E>(
     let mut candidates: Vec<Candidate> = asked.iter().zip(times).map(of).collect();
     candidates.sort_by(|a, b| a.predicted_us.total_cmp(&b.predicted_us));
     Ok(candidates)
+}
+
+/// Leaves panels of rows out if they are the quickest, and so many products save less than it takes to lay them out.
+pub(crate) fn leave_out_panels(
+    weighed: &mut Vec<Candidate>,
+    runs: Option<u64>,
+    nnz: u64,
+    costs: &DeviceCosts,
+) {
+    if let (Some(runs), [first, second, ..]) = (runs, &weighed[..])
+        && matches!(first.kind, Kind::Panels | Kind::SampledPanels)
+        && (second.predicted_us - first.predicted_us) * real(runs) < costs.paths.panel_entry_us * real(nnz)
+    {
+        weighed.remove(0);
+    }
 }
 
 /// Why the first of candidates is taken: their predicted times.

@@ -14,13 +14,14 @@ use super::host::{HostSddmm, scale_of};
 use super::options::{SddmmAlgorithm, SddmmForm, SddmmOptions};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
+use super::row_panels::{LaidOutPanels, PanelArrays, PanelsPart};
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::element::{BySum, Element};
 use crate::error::{DeviceError, SddmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::Preprocessing;
 use crate::plan::{ArraySize, PerStream, Scheduling, StageClock, check_memory, push};
-use crate::predict::weigh::vectors_of;
+use crate::predict::weigh::OfHost;
 use crate::profile::Profile;
 use crate::with_element;
 
@@ -33,6 +34,7 @@ struct Parts<'a> {
     batches: EntryBatches,
     /// Row of each entry, where groups of threads share entries.
     entry_rows: Vec<u32>,
+    panels: LaidOutPanels,
     /// The matrix's own, where all entries are in batches; else those of the pattern's rest.
     col_indices: Option<&'a [u32]>,
 }
@@ -55,6 +57,7 @@ impl Parts<'_> {
             batches: self.batches.rows.len(),
             entry_rows: self.entry_rows.len(),
             columns: self.col_indices().len(),
+            panels: self.panels.counts(),
         }
     }
 }
@@ -78,6 +81,7 @@ pub(super) struct Counts {
     pub(super) entry_rows: usize,
     /// Entries that are in no tile.
     pub(super) columns: usize,
+    pub(super) panels: PanelArrays,
 }
 
 /// The arrays of a plan in device memory.
@@ -86,6 +90,7 @@ pub(super) struct Uploaded {
     pub(super) tiles: Option<TilesPart>,
     pub(super) entries: Option<EntriesPart>,
     pub(super) groups: Option<GroupsPart>,
+    pub(super) panels: Option<PanelsPart>,
     pub(super) places: Option<DeviceBuffer<u32>>,
     /// In the type of the sums.
     pub(super) scale: Option<DeviceBuffer<u8>>,
@@ -123,7 +128,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
             return Ok(self.plan(device, Body::Cpu(body), report, clock));
         };
         let profile = self.profile_of(device);
-        let precision = self.decide(counts_of_host(a), &profile, &mut report, &mut || Ok(vectors_of(a)?))?;
+        let precision = self.decide(counts_of_host(a), &profile, &mut report, &mut OfHost(a))?;
         let build = |options| self.clone().options(options).build(device);
         if let Some(plan) = self.tried(device, &mut report, build)? {
             return Ok(plan);
@@ -143,25 +148,42 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
     fn lay_out(&self, device: &Device, report: &SddmmReport) -> Result<Parts<'_>, SddmmError> {
         let a = self.a;
         let pattern = match report.algorithm {
-            SddmmAlgorithm::Entries | SddmmAlgorithm::Groups => SampledTiles::default(),
+            SddmmAlgorithm::Entries | SddmmAlgorithm::Groups | SddmmAlgorithm::RowPanels => {
+                SampledTiles::default()
+            }
             SddmmAlgorithm::Hybrid => SampledTiles::with_dense_tiles(a, self.threshold(device))?,
             SddmmAlgorithm::Tiles | SddmmAlgorithm::Auto => SampledTiles::from_csr(a)?,
         };
         let col_indices = Some(a.col_indices());
-        Ok(if report.algorithm == SddmmAlgorithm::Groups {
-            let mut entry_rows = try_with_room(a.nnz(), "entry_rows")?;
-            for row in 0..a.rows() {
-                entry_rows.resize(a.row_range(row).end, narrow(row));
+        let mut parts = Parts {
+            pattern,
+            batches: EntryBatches::default(),
+            entry_rows: Vec::new(),
+            panels: LaidOutPanels::default(),
+            col_indices,
+        };
+        match report.algorithm {
+            SddmmAlgorithm::Groups => {
+                parts.entry_rows = try_with_room(a.nnz(), "entry_rows")?;
+                for row in 0..a.rows() {
+                    parts.entry_rows.resize(a.row_range(row).end, narrow(row));
+                }
             }
-            Parts { batches: EntryBatches::default(), entry_rows, col_indices, pattern }
-        } else if report.algorithm == SddmmAlgorithm::Entries {
-            let rows = (0..a.rows()).map(|row| (narrow(row), narrow(a.row_len(row))));
-            Parts { batches: entry_batches(rows, BATCH)?, entry_rows: Vec::new(), col_indices, pattern }
-        } else {
-            let lengths = pattern.rest_offsets().windows(2).map(|ends| ends[1] - ends[0]);
-            let batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH)?;
-            Parts { batches, entry_rows: Vec::new(), col_indices: None, pattern }
-        })
+            SddmmAlgorithm::Entries => {
+                let rows = (0..a.rows()).map(|row| (narrow(row), narrow(a.row_len(row))));
+                parts.batches = entry_batches(rows, BATCH)?;
+            }
+            SddmmAlgorithm::RowPanels => {
+                parts.panels = LaidOutPanels::of(a.pattern(), device, self.options.inner)?
+            }
+            SddmmAlgorithm::Tiles | SddmmAlgorithm::Hybrid | SddmmAlgorithm::Auto => {
+                let pattern = &parts.pattern;
+                let lengths = pattern.rest_offsets().windows(2).map(|ends| ends[1] - ends[0]);
+                parts.batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH)?;
+                parts.col_indices = None;
+            }
+        }
+        Ok(parts)
     }
 
     fn upload(&self, device: &Device, parts: &Parts<'_>) -> Result<Uploaded, SddmmError> {
@@ -203,7 +225,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
                 Some(DeviceBuffer::named(device, bytemuck::cast_slice(&scale), "values")?)
             }),
         };
-        Ok(Uploaded { tiles, entries, groups, places, scale })
+        Ok(Uploaded { tiles, entries, groups, panels: parts.panels.upload(device)?, places, scale })
     }
 }
 
@@ -234,6 +256,8 @@ impl<A> SddmmBuilder<'_, A> {
         report.column_vectors = counts.column_vectors;
         report.window_rows = wide(WINDOW_ROWS * counts.windows);
         report.batches = wide(counts.batches);
+        report.panel_columns = counts.panels.counts.columns;
+        report.panel_vectors = counts.panels.counts.vectors;
         report.tile_share = in_tiles / real(wide(report.nnz.max(1)));
         report.utilisation = in_tiles / real(wide(counts.tiles * WINDOW_ROWS * SAMPLED_COLS).max(1));
         self.account(report, self.sizes(counts, report.nnz))
@@ -255,6 +279,7 @@ impl<A> SddmmBuilder<'_, A> {
             push(&mut sizes, "entry_rows", 4 * wide(counts.entry_rows));
             push(&mut sizes, "col_indices", 4 * wide(counts.columns));
         }
+        counts.panels.push_sizes(&mut sizes);
         if self.options.form == SddmmForm::Scale {
             push(&mut sizes, "values", u64::from(self.options.precision.dtype().sum_bytes()) * wide(nnz));
         }
@@ -265,7 +290,7 @@ impl<A> SddmmBuilder<'_, A> {
     pub(super) fn finish(
         &self,
         (device, machine): (&Device, &dyn Machine),
-        (counts, Uploaded { tiles, entries, groups, places, scale }): (Counts, Uploaded),
+        (counts, Uploaded { tiles, entries, groups, panels, places, scale }): (Counts, Uploaded),
         mut report: SddmmReport,
         mut clock: StageClock,
     ) -> Result<SddmmPlan, SddmmError> {
@@ -280,6 +305,7 @@ impl<A> SddmmBuilder<'_, A> {
             tiles,
             entries,
             groups,
+            panels,
             tile_entries: narrow(counts.tile_entries),
             places,
             scale,
@@ -336,6 +362,8 @@ impl<A> SddmmBuilder<'_, A> {
             column_vectors: 0,
             window_rows: 0,
             batches: 0,
+            panel_columns: 0,
+            panel_vectors: 0,
             group: None,
             tile_share: 0.0,
             utilisation: 0.0,

@@ -124,12 +124,21 @@ impl<'a, A> SddmmBuilder<'a, A> {
     /// on the device, with operands of the [inner dimension](Self::inner), and the quicker is kept; no unless told. It
     /// costs the second plan and some hundred products, and waits for them; [`SddmmReport::reason`](super::SddmmReport)
     /// has the times. Two builds may choose differently, and the paths differ in the last bits. One that is predicted
-    /// to take twice as long is not tried, nor is any under a [memory limit](Self::memory_limit), or where there is no
-    /// room for a second plan or the operands; the reason says so. The CPU has nothing to choose. Any other error of
+    /// to take twice as long is not tried, nor is any under a [memory limit](Self::memory_limit), with
+    /// [expected runs](Self::expected_runs), or where there is no room for a second plan or the operands; the reason
+    /// says so. The CPU has nothing to choose. Any other error of
     /// the two plans or of their products is one of the build.
     #[must_use]
     pub fn autotune(mut self, autotune: bool) -> Self {
         self.options.autotune = autotune;
+        self
+    }
+
+    /// How many products the plan will make, if that is known: [`SddmmAlgorithm::Auto`] leaves panels of rows out,
+    /// which take long to lay out, where so many products save less than that. Many unless told.
+    #[must_use]
+    pub fn expected_runs(mut self, runs: u64) -> Self {
+        self.options.expected_runs = Some(runs);
         self
     }
 

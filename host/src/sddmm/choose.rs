@@ -12,12 +12,12 @@ use crate::error::{PlanError, SddmmError};
 use crate::num::{index, wide};
 use crate::options::Precision;
 use crate::plan::MAX_INDEX;
-use crate::predict::weigh::{Candidate, reason, vectors_of, weigh};
+use crate::predict::weigh::{Candidate, OfHost, Sharing, leave_out_panels, reason, weigh};
 use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts};
 use crate::profile::Profile;
 
-/// Counts the column vectors of the windows of rows with entries, where that decides.
-pub(super) type CountVectors<'a> = &'a mut dyn FnMut() -> Result<u64, SddmmError>;
+/// Mean entries of a row from which on panels of rows are weighed: shorter ones seldom share what pays for them.
+const LEAST_PANEL_MEAN: u64 = 6;
 
 /// What predicted times follow from, with a column vector for each entry.
 pub(super) fn counts_of((rows, cols, nnz): (usize, usize, usize), batches: u64) -> MatrixCounts {
@@ -76,7 +76,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
     /// ```
     pub fn weigh(&self, profile: &Profile) -> Result<SddmmWeighed, SddmmError> {
         let a = self.a;
-        self.weigh_counts(counts_of_host(a), profile, &mut || Ok(vectors_of(a)?))
+        self.weigh_counts(counts_of_host(a), profile, &mut OfHost(a))
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn weigh_counts(
     profile: &Profile,
 ) -> Result<SddmmWeighed, SddmmError> {
     let builder = SddmmBuilder::new(&()).options(options.clone());
-    builder.weigh_counts(*counts, profile, &mut || Ok(counts.vectors))
+    builder.weigh_counts(*counts, profile, &mut { *counts })
 }
 
 impl<A> SddmmBuilder<'_, A> {
@@ -95,12 +95,12 @@ impl<A> SddmmBuilder<'_, A> {
         &self,
         counts: MatrixCounts,
         profile: &Profile,
-        vectors: CountVectors<'_>,
+        sharing: &mut dyn Sharing<SddmmError>,
     ) -> Result<SddmmWeighed, SddmmError> {
         self.check_options()?;
         let sizes = (index(counts.rows), index(counts.cols), index(counts.nnz));
         let mut report = self.blank_report(&Device::cpu(), sizes);
-        let precision = self.decide(counts, profile, &mut report, vectors)?;
+        let precision = self.decide(counts, profile, &mut report, sharing)?;
         let SddmmReport { algorithm, reason, weighed: candidates, .. } = report;
         Ok(SddmmWeighed { algorithm, precision, reason, candidates })
     }
@@ -112,7 +112,7 @@ impl<A> SddmmBuilder<'_, A> {
         counts: MatrixCounts,
         profile: &Profile,
         report: &mut SddmmReport,
-        vectors: CountVectors<'_>,
+        sharing: &mut dyn Sharing<SddmmError>,
     ) -> Result<Precision, SddmmError> {
         let entries = counts.nnz;
         if entries > MAX_INDEX {
@@ -123,11 +123,19 @@ impl<A> SddmmBuilder<'_, A> {
         }
         let mut precision = self.options.precision;
         if self.options.algorithm == SddmmAlgorithm::Auto {
-            let asked = self.candidates(entries);
+            let mut asked = self.candidates(entries);
+            let mut counts = counts;
+            if self.may_have_panels(counts.rows, entries)
+                && let Some(panels) = sharing.panels()?
+            {
+                counts.panels = panels;
+                asked.insert(0, self.asked(Kind::SampledPanels, Precision::F32));
+            }
             if asked.is_empty() {
                 (report.algorithm, report.reason) = self.automatic();
             } else {
-                report.weighed = weigh(&counts, &asked, &profile.costs, vectors)?;
+                report.weighed = weigh(&counts, &asked, &profile.costs, &mut || sharing.vectors())?;
+                leave_out_panels(&mut report.weighed, self.options.expected_runs, entries, &profile.costs);
                 report.reason = reason(&report.weighed);
                 report.algorithm = report.weighed[0].kind.sampled();
                 precision = report.weighed[0].precision;
@@ -161,8 +169,7 @@ impl<A> SddmmBuilder<'_, A> {
 
     /// The candidates whose predicted times decide, tiles last; none where they do not.
     fn candidates(&self, entries: u64) -> Vec<Asked> {
-        let SddmmOptions { inner: width, precision, .. } = self.options;
-        let (on_cores, in_tiles) = match precision {
+        let (on_cores, in_tiles) = match self.options.precision {
             Precision::F32 => (Precision::F32, None),
             Precision::Tf32 => (Precision::F32, Some(Precision::Tf32)),
             Precision::F16 => (Precision::F16, Some(Precision::F16)),
@@ -171,13 +178,24 @@ impl<A> SddmmBuilder<'_, A> {
         if entries == 0 {
             return Vec::new();
         }
-        let asked = |kind, precision| Asked { kind, precision, width };
-        let mut candidates = vec![asked(Kind::SampledEntries, on_cores)];
+        let mut candidates = vec![self.asked(Kind::SampledEntries, on_cores)];
         if self.group().threads_for(entries) <= MAX_INDEX {
-            candidates.push(asked(Kind::SampledGroups, on_cores));
+            candidates.push(self.asked(Kind::SampledGroups, on_cores));
         }
-        candidates.extend(in_tiles.map(|precision| asked(Kind::SampledTiles, precision)));
+        candidates.extend(in_tiles.map(|precision| self.asked(Kind::SampledTiles, precision)));
         candidates
+    }
+
+    /// Whether panels of rows are weighed beside the other candidates: they serve f32, and take long to lay out.
+    fn may_have_panels(&self, rows: u64, entries: u64) -> bool {
+        matches!(self.options.precision, Precision::F32 | Precision::Tf32)
+            && entries > 0
+            && entries / LEAST_PANEL_MEAN >= rows
+    }
+
+    /// A path for the plan's inner dimension.
+    fn asked(&self, kind: Kind, precision: Precision) -> Asked {
+        Asked { kind, precision, width: self.options.inner }
     }
 
     /// The builder of the plan that serves in another precision.

@@ -20,10 +20,10 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
     /// What that is asked for later comes after all reading of the matrix's arrays, which may then be written or freed.
     /// The plan may be run on any stream.
     ///
-    /// Kernels check the matrix and lay it out, for every algorithm: batches of entries, the row of each entry, tiles,
-    /// and the division of a hybrid. Made on the host, of a copy of the matrix, are plans of the CPU, and of matrices
-    /// without entries or with 2³¹ rows or entries;
-    /// [`SddmmReport::preprocessing_reason`](crate::SddmmReport::preprocessing_reason) says so.
+    /// Kernels check the matrix and lay it out, for every algorithm but [`SddmmAlgorithm::RowPanels`], which is not
+    /// weighed: batches of entries, the row of each entry, tiles, and the division of a hybrid. Made on the host, of a
+    /// copy of the matrix, are plans of the CPU, those of panels, and those of matrices without entries or with 2³¹
+    /// rows or entries; [`SddmmReport::preprocessing_reason`](crate::SddmmReport::preprocessing_reason) says so.
     ///
     /// # Cost
     /// On a GPU one to three waits for a few numbers, the fewest for groups, one fewer for a matrix that was
@@ -100,6 +100,9 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
     fn only_on_host(&self) -> Option<&'static str> {
         if self.a.nnz() == 0 {
             return Some("it has no entries");
+        }
+        if self.options.algorithm == SddmmAlgorithm::RowPanels {
+            return Some("panels are laid out there");
         }
         match self.values() {
             Some(_) => self.a.cannot_be_received(),

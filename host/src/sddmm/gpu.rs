@@ -12,6 +12,7 @@ use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::options::SddmmGroup;
+use super::row_panels::PanelsPart;
 use crate::device::{Device, DeviceBuffer, Machine, Queue};
 use crate::element::Real;
 use crate::error::{DeviceError, PlanError};
@@ -54,6 +55,7 @@ pub(super) struct GpuSddmm {
     pub(super) tiles: Option<TilesPart>,
     pub(super) entries: Option<EntriesPart>,
     pub(super) groups: Option<GroupsPart>,
+    pub(super) panels: Option<PanelsPart>,
     /// Positions that belong to tiles; those of entries follow.
     pub(super) tile_entries: u32,
     pub(super) places: Option<DeviceBuffer<u32>>,
@@ -224,10 +226,11 @@ impl GpuSddmm {
         let tiles = self.tiles.as_ref().map(|part| part.kernels.for_rows(bytes, vectors));
         let entries = self.entries.as_ref().map(|part| part.kernels[usize::from(vectors)]);
         let groups = self.groups.as_ref().map(|part| part.kernels[usize::from(vectors)]);
+        let panels = self.panels.as_ref().map(|part| part.kernel(u64::from(operands.inner), vectors));
         let value_bytes = operands.narrow.map(|precision| precision.dtype().sum_bytes());
         let rounding =
             value_bytes.and_then(|value_bytes| windrow_kernels::entry(Variant::PlaceValues { value_bytes }));
-        [tiles, entries, groups, rounding].into_iter().flatten()
+        [tiles, entries, groups, panels, rounding].into_iter().flatten()
     }
 
     /// Queues all launches of a run.
@@ -269,6 +272,10 @@ impl GpuSddmm {
             let lane = if self.beside { Lane::Beside } else { Lane::Main };
             self.launch_entries(queue, lane, of_entries, vectors)
                 .and_then(|()| self.launch_groups(queue, of_entries, vectors))
+                .and_then(|()| match &self.panels {
+                    Some(part) => part.launch(queue, of_entries, vectors),
+                    None => Ok(()),
+                })
                 .and_then(|()| self.launch_tiles(queue, sampled, vectors))
         };
         if self.beside {
@@ -395,7 +402,8 @@ impl GpuSddmm {
         let tiles = self.tiles.as_ref().map(|part| part.kernels.for_rows(bytes, true));
         let entries = self.entries.as_ref().map(|part| part.kernels[1]);
         let groups = self.groups.as_ref().map(|part| part.kernels[1]);
-        tiles.into_iter().chain(entries).chain(groups).map(|entry| entry.name).collect()
+        let panels = self.panels.as_ref().map(|part| part.kernel(inner, true));
+        [tiles, entries, groups, panels].into_iter().flatten().map(|entry| entry.name).collect()
     }
 
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.
@@ -418,6 +426,9 @@ impl GpuSddmm {
         if let Some(part) = &self.groups {
             arrays.push(read_array("entry_rows", &part.rows)?);
             arrays.push(read_array("col_indices", &part.col_indices)?);
+        }
+        if let Some(part) = &self.panels {
+            arrays.extend(part.read_arrays()?);
         }
         if let Some(places) = &self.places {
             arrays.push(read_array("places", places)?);

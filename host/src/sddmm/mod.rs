@@ -10,6 +10,7 @@ mod options;
 mod plan;
 mod received;
 mod report;
+mod row_panels;
 mod stage;
 mod trial;
 mod verify;

@@ -34,8 +34,8 @@ names!(SddmmForm, "form of a sampled product";
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SddmmAlgorithm {
-    /// What is predicted to be quickest: in f32 entries or groups, for tf32 also tiles, in f16 all three. Tiles in
-    /// bf16, entries in f64.
+    /// What is predicted to be quickest: in f32 entries, groups or panels of rows, for tf32 also tiles; in f16 entries,
+    /// groups or tiles. Tiles in bf16, entries in f64.
     #[default]
     Auto,
     /// Tensor Cores over tiles of 8 rows × 16 condensed columns. f16, bf16 and tf32.
@@ -45,6 +45,10 @@ pub enum SddmmAlgorithm {
     /// CUDA cores, entry by entry, by groups of threads of [a size that can be chosen](super::SddmmBuilder::groups),
     /// after Sgap. f32, f64 and f16.
     Groups,
+    /// CUDA cores over panels of 64 rows: what rows of a panel need of `Y` is brought to shared memory once, 32 rows of
+    /// it at a time, and read once for every four rows of `X`, which are kept in registers. For patterns whose rows
+    /// share columns. f32. It is laid out on the host.
+    RowPanels,
     /// Libra's distribution (section 4): the columns of a window in descending order of their entries, tiles that have
     /// at least [`tile_threshold`](super::SddmmBuilder::tile_threshold) entries on Tensor Cores, the rest on
     /// CUDA cores. f16, bf16 and tf32.
@@ -53,7 +57,8 @@ pub enum SddmmAlgorithm {
 
 impl SddmmAlgorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Tiles, Self::Entries, Self::Groups, Self::Hybrid];
+    pub const ALL: [Self; 6] =
+        [Self::Auto, Self::Tiles, Self::Entries, Self::Groups, Self::RowPanels, Self::Hybrid];
 
     /// Whether there are kernels for `precision`.
     #[must_use]
@@ -61,13 +66,15 @@ impl SddmmAlgorithm {
         match self {
             Self::Auto | Self::Entries => true,
             Self::Groups => matches!(precision, Precision::F32 | Precision::F64 | Precision::F16),
+            Self::RowPanels => matches!(precision, Precision::F32),
             Self::Tiles | Self::Hybrid => precision.has_tile_kernels(),
         }
     }
 }
 
 names!(SddmmAlgorithm, "algorithm of sampled products";
-    Auto => "auto", Tiles => "tiles", Entries => "entries", Groups => "groups", Hybrid => "hybrid");
+    Auto => "auto", Tiles => "tiles", Entries => "entries", Groups => "groups", RowPanels => "row-panels",
+    Hybrid => "hybrid");
 
 /// How [`SddmmAlgorithm::Groups`] divides a sampled product.
 ///
@@ -145,6 +152,8 @@ pub struct SddmmOptions {
     /// Whether the two paths that are predicted to be quickest are timed:
     /// [`SddmmBuilder::autotune`](super::SddmmBuilder::autotune).
     pub autotune: bool,
+    /// Products that the plan will make: [`SddmmBuilder::expected_runs`](super::SddmmBuilder::expected_runs).
+    pub expected_runs: Option<u64>,
     /// Device memory that the plan may take, in bytes:
     /// [`SddmmBuilder::memory_limit`](super::SddmmBuilder::memory_limit).
     pub memory_limit: Option<u64>,
@@ -163,6 +172,7 @@ impl Default for SddmmOptions {
             tile_threshold: None,
             schedule: Schedule::Auto,
             autotune: false,
+            expected_runs: None,
             memory_limit: None,
             scan: false,
         }
@@ -195,8 +205,8 @@ mod tests {
         let error = "sum".parse::<SddmmForm>().unwrap_err();
         assert_eq!(error.to_string(), "\"sum\" is no form of a sampled product; there are mask and scale");
         let error = "csr".parse::<SddmmAlgorithm>().unwrap_err();
-        let expected =
-            "\"csr\" is no algorithm of sampled products; there are auto, tiles, entries, groups and hybrid";
+        let expected = "\"csr\" is no algorithm of sampled products; there are auto, tiles, entries, groups, row-panels and \
+             hybrid";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -224,8 +224,8 @@ impl Windows {
             tile_entries,
             places: if rest.is_some() { a.nnz } else { 0 },
             batches: rest.as_ref().map_or(0, |(_, batches)| batches.len()),
-            entry_rows: 0,
             columns: a.nnz - tile_entries,
+            ..Counts::default()
         };
         Ok(Self { condensed, tiles, rest, counts })
     }

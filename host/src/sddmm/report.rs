@@ -57,6 +57,11 @@ pub struct SddmmReport {
     pub window_rows: u64,
     /// Batches of entries on CUDA cores.
     pub batches: u64,
+    /// Rows of `Y` that panels bring to shared memory: one for each distinct column of a panel, for
+    /// [`SddmmAlgorithm::RowPanels`]; else 0.
+    pub panel_columns: u64,
+    /// What groups of four rows of the panels have in these columns: vectors of one to four entries.
+    pub panel_vectors: u64,
     /// Groups of threads that share entries, for [`SddmmAlgorithm::Groups`]; none for others, and on the CPU.
     pub group: Option<SddmmGroup>,
     /// Share of the entries that Tensor Cores compute.
@@ -79,10 +84,14 @@ impl SddmmReport {
     }
 
     /// Bytes of `X` and `Y` gathered by a product of inner dimension `inner`: for tiles a row of `Y` a column vector
-    /// and a row of `X` a slot of a window; on CUDA cores a row of `Y` an entry and a row of `X` a batch.
+    /// and a row of `X` a slot of a window; for panels a row of `Y` a distinct column of a panel and each row of `X`;
+    /// else on CUDA cores a row of `Y` an entry and a row of `X` a batch.
     #[must_use]
     pub fn gathered_bytes(&self, inner: usize) -> f64 {
-        let scalar = real(self.nnz as u64) * (1.0 - self.tile_share);
+        let scalar = match self.panel_columns {
+            0 => real(self.nnz as u64) * (1.0 - self.tile_share),
+            columns => real(columns) + real(self.rows as u64),
+        };
         let rows = scalar + real(self.batches) + real(self.column_vectors) + real(self.window_rows);
         rows * real(inner as u64) * f64::from(self.precision.bytes())
     }
@@ -130,6 +139,17 @@ impl fmt::Display for SddmmReport {
         }
         if self.batches > 0 {
             writeln!(f, "batches        {}", self.batches)?;
+        }
+        if self.panel_columns > 0 {
+            let each = |of: u64| real(self.nnz as u64) / real(of.max(1));
+            let (columns, vectors) = (self.panel_columns, self.panel_vectors);
+            writeln!(
+                f,
+                "panels         {columns} columns, {:.2} entries each; {vectors} vectors of four rows, {:.2} entries \
+                 each",
+                each(columns),
+                each(vectors)
+            )?;
         }
         if let Some(group) = self.group {
             writeln!(f, "groups         {group}")?;

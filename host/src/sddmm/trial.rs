@@ -17,8 +17,8 @@ use crate::with_element;
 impl<A> SddmmBuilder<'_, A> {
     /// The trial of the best of these candidates.
     pub(super) fn trial<'a>(&self, weighed: &'a [Candidate]) -> Trial<'a> {
-        let SddmmOptions { inner: columns, autotune: asked, memory_limit, .. } = self.options;
-        Trial { asked, memory_limit, expected_runs: None, columns, weighed }
+        let SddmmOptions { inner: columns, autotune: asked, memory_limit, expected_runs, .. } = self.options;
+        Trial { asked, memory_limit, expected_runs, columns, weighed }
     }
 
     /// The quicker of the plans that `build` makes with the options of the two best candidates, if they are to be

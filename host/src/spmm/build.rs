@@ -9,12 +9,11 @@ use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductSh
 use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
-use super::decide::{Decision, Facts, Sharing, Way, decide, too_large};
+use super::decide::{Decision, Facts, Way, decide, too_large};
 use super::gpu::{GpuPlan, PlanShape};
 use super::layout::{Context, demand};
 use super::options::SpmmOptions;
 use super::order::{self, OrderName, RowOrder, Weighing};
-use super::panels::panel_counts;
 use super::part::{LaidOut, LayoutFacts, Operation};
 use super::parts::{matricized_rows, merge_path, row_panels, row_split, segment_group, tile_stream};
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
@@ -27,8 +26,7 @@ use crate::error::SpmmError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, GivenValues, StageClock, Values, check_memory, push};
-use crate::predict::PanelCounts;
-use crate::predict::weigh::vectors_of;
+use crate::predict::weigh::OfHost;
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -340,19 +338,6 @@ pub(super) fn plan_shape(options: &SpmmOptions, way: Way, rows: usize) -> PlanSh
     let SpmmOptions { precision, determinism, width, .. } = *options;
     let capacity = narrow(width.clamp(way.least_capacity(), MOST_CAPACITY).next_multiple_of(8));
     PlanShape { precision, determinism, rows, capacity }
-}
-
-/// A matrix on the host, whose rows are counted as tiles and as panels would have them.
-pub(super) struct OfHost<'a, V>(pub(super) &'a Csr<V>);
-
-impl<V: Value> Sharing for OfHost<'_, V> {
-    fn vectors(&mut self) -> Result<u64, SpmmError> {
-        Ok(vectors_of(self.0)?)
-    }
-
-    fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
-        Ok(panel_counts(self.0.pattern())?)
-    }
 }
 
 /// The time that a model predicts for each path, in microseconds.

@@ -14,7 +14,7 @@ use crate::num::{index, real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
 use crate::parallelism::GroupLaunch;
 use crate::plan::{Exceptions, MAX_INDEX};
-use crate::predict::weigh::{Candidate, reason, weigh};
+use crate::predict::weigh::{Candidate, Sharing, leave_out_panels, reason, weigh};
 use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts};
 use crate::profile::Profile;
 
@@ -145,35 +145,6 @@ impl Way {
     }
 }
 
-/// What rows have in common with those beside them, counted where that decides.
-pub(super) trait Sharing {
-    /// The column vectors of the windows of rows with entries.
-    fn vectors(&mut self) -> Result<u64, SpmmError>;
-
-    /// What panels of rows have; none where plans cannot have such.
-    fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
-        Ok(None)
-    }
-}
-
-/// Where column vectors are all that can be counted.
-impl<F: FnMut() -> Result<u64, SpmmError>> Sharing for F {
-    fn vectors(&mut self) -> Result<u64, SpmmError> {
-        self()
-    }
-}
-
-/// What a record says of a matrix that is elsewhere.
-impl Sharing for MatrixCounts {
-    fn vectors(&mut self) -> Result<u64, SpmmError> {
-        Ok(self.vectors)
-    }
-
-    fn panels(&mut self) -> Result<Option<PanelCounts>, SpmmError> {
-        Ok((self.panels.columns > 0).then_some(self.panels))
-    }
-}
-
 /// Decides.
 ///
 /// # Errors
@@ -184,7 +155,7 @@ pub(super) fn decide(
     facts: &Facts,
     options: &SpmmOptions,
     profile: &Profile,
-    sharing: &mut dyn Sharing,
+    sharing: &mut dyn Sharing<SpmmError>,
 ) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
@@ -263,7 +234,7 @@ fn by_times(
     facts: &Facts,
     options: &SpmmOptions,
     costs: &DeviceCosts,
-    sharing: &mut dyn Sharing,
+    sharing: &mut dyn Sharing<SpmmError>,
 ) -> Result<Option<Decision>, SpmmError> {
     let mut asked = candidates(facts, options, costs);
     let mut counts = facts.counts();
@@ -278,13 +249,7 @@ fn by_times(
         return Ok(None);
     }
     let mut weighed = weigh(&counts, &asked, costs, &mut || sharing.vectors())?;
-    if let (Some(runs), [first, second, ..]) = (options.expected_runs, &weighed[..])
-        && first.kind == Kind::Panels
-        && (second.predicted_us - first.predicted_us) * real(runs)
-            < costs.paths.panel_entry_us * real(wide(facts.nnz))
-    {
-        weighed.remove(0); // so many products do not pay for them
-    }
+    leave_out_panels(&mut weighed, options.expected_runs, wide(facts.nnz), costs);
     let Candidate { kind, precision, .. } = weighed[0];
     let algorithm = kind.algorithm();
     let way = match kind {

@@ -16,7 +16,6 @@ mod operands;
 mod options;
 mod order;
 mod out_of_core;
-mod panels;
 mod part;
 mod parts;
 mod places;
@@ -49,7 +48,6 @@ pub(crate) use part::{
 };
 pub(crate) use parts::merge_based::kernel as kernel_without_plan;
 pub(crate) use parts::read_array;
-pub(crate) use parts::row_panels::PIECES_PER_MULTIPROCESSOR;
 pub(crate) use parts::row_split::cut_above;
 pub(crate) use parts::segment_group::{
     Groups, GroupsLayout, GroupsPart, ReceivedGroups, RowEntries, described, made_on_host, padded_indices,

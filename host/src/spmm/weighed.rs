@@ -2,7 +2,6 @@
 
 use windrow_formats::{Csr, Value};
 
-use super::build::OfHost;
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, decide};
 use super::options::SpmmOptions;
@@ -10,7 +9,7 @@ use crate::error::SpmmError;
 use crate::options::{Algorithm, Precision};
 use crate::plan::Exceptions;
 use crate::predict::MatrixCounts;
-use crate::predict::weigh::Candidate;
+use crate::predict::weigh::{Candidate, OfHost};
 use crate::profile::Profile;
 
 impl<V: Value> SpmmBuilder<'_, Csr<V>> {

@@ -14,10 +14,10 @@ use crate::suites::spmm::read_rates;
 
 /// Sampled dense-dense products: patterns, inner dimensions and paths.
 ///
-/// A path is an algorithm (auto, tiles, entries, groups, hybrid) and a precision, such as auto-f16; hybrid-f16:24 keeps
-/// tiles of at least 24 entries on Tensor Cores, +sequential, +multi-stream and +thresholds say how its parts follow
-/// each other; +scale multiplies by the values, +scan finds positions by scanning masks, +group:8x4 is 8 threads for
-/// each of 4 entries.
+/// A path is an algorithm (auto, tiles, entries, groups, row-panels, hybrid) and a precision, such as auto-f16;
+/// hybrid-f16:24 keeps tiles of at least 24 entries on Tensor Cores, +sequential, +multi-stream and +thresholds say how
+/// its parts follow each other; +scale multiplies by the values, +scan finds positions by scanning masks, +group:8x4 is
+/// 8 threads for each of 4 entries.
 ///
 /// On a CUDA device cuSPARSE's SDDMM is measured beside, with f32 and f16 operands, beside paths of f64 with f64
 /// operands.

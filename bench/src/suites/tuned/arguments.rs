@@ -26,7 +26,7 @@ use crate::suites::matrices::Values;
 /// is fitted to all other matrices.
 ///
 /// With --fit-paths, FILE are lines of the suites spmm, tuned, sddmm and plans: what each path takes (costs.paths of a
-/// profile) is fitted to their times. Told are the numbers as host/src/costs/paths.rs has them, and how far behind the
+/// profile) is fitted to their times. Told are the numbers as host/src/costs/h200.rs has them, and how far behind the
 /// best measured path the one is that auto takes: by the numbers that are there, the fitted ones, and, for each matrix,
 /// those that are fitted to all other matrices.
 #[derive(Debug, Args)]

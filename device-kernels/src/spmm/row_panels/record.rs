@@ -1,28 +1,22 @@
 //! What the record of a chunk looks like: its words, and how many there are.
 
-/// Rows of a panel.
-pub const PANEL_ROWS: u32 = 64;
-/// Rows of a bundle, of which a column has one vector.
-pub const BUNDLE_ROWS: u32 = 4;
+use crate::panels::{BUNDLE_ROWS, PANEL_ROWS, PANEL_WARPS, name_words};
+
 /// Columns of a chunk, each of which has a slot of shared memory for its row of `B`.
 pub const SLOTS: u32 = 32;
-/// Warps of a block.
-pub const PANEL_WARPS: u32 = 8;
-/// Bundles of a warp.
-pub const WARP_BUNDLES: u32 = PANEL_ROWS / BUNDLE_ROWS / PANEL_WARPS;
+/// Words of a chunk's names.
+pub const NAME_WORDS: u32 = name_words(SLOTS);
+pub(super) const NAME_BYTES: u32 = 4 * NAME_WORDS;
+/// Bits of a [`vector_word`] in front of the slot, so that it is the byte of a row of the widest slice.
+pub(super) const SLOT_AT: u32 = 10;
 /// Words at the beginning of a record: a [`bounds_word`] for each warp.
 pub const HEAD_WORDS: u32 = PANEL_WARPS;
 /// Bits of a number of pairs.
 pub(super) const BOUND_BITS: u32 = 10;
 /// A chunk has no more pairs of vectors: one vector for each bundle and slot.
 pub(super) const MAX_PAIRS: u32 = PANEL_ROWS / BUNDLE_ROWS * SLOTS / 2;
-/// Bits of a [`vector_word`] in front of the slot, so that it is the byte of a row of the widest slice.
-pub(super) const SLOT_AT: u32 = 10;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES: u32 = 4 * record_words(MAX_PAIRS);
-/// Words of a chunk's names: its columns, and the beginning and the length of its record, padded.
-pub const NAME_WORDS: u32 = SLOTS + 4;
-pub(super) const NAME_BYTES: u32 = 4 * NAME_WORDS;
 
 /// What a record says to a warp: its first bundle has the pairs `begin..middle` of the record, its second
 /// `middle..end`, neither of them none.

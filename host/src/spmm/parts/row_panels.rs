@@ -10,21 +10,17 @@ use crate::device::{ArrayMemory, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
+use crate::panels::pieces::{BLOCKS_PER_MULTIPROCESSOR, Cut, PIECES_PER_MULTIPROCESSOR, Pieces};
+use crate::panels::values::ValuePanels;
+use crate::panels::{NoPanels, Panels};
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, MAX_INDEX, push};
 use crate::spmm::decide::too_large;
 use crate::spmm::layout::Context;
-use crate::spmm::panels::pieces::{Cut, Pieces};
-use crate::spmm::panels::{NoPanels, Panels};
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
 };
 use crate::spmm::sums::wide_first;
 
-/// Blocks that a multiprocessor has room for, of slices of up to 128 columns, by their registers.
-const BLOCKS_PER_MULTIPROCESSOR: u64 = 3;
-/// Pieces that panels are cut into for each multiprocessor where there are fewer of them: as many as it has room for,
-/// and again as many, so that the last of them leave few places empty.
-pub(crate) const PIECES_PER_MULTIPROCESSOR: u64 = 2 * BLOCKS_PER_MULTIPROCESSOR;
 /// Columns of a slice, for each of which there is a kernel.
 const SLICES: [u32; 4] = [32, 64, 128, 256];
 /// The slice of the kernel for rows of any alignment.
@@ -37,7 +33,7 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     context: &Context<'a, Csr<V>>,
 ) -> Result<LaidOut<'a>, SpmmError> {
     let (a, options) = (context.a, context.options);
-    let panels = Panels::of(a.pattern()).map_err(|error| match error {
+    let made = ValuePanels::of(a.pattern()).map_err(|error| match error {
         NoPanels::OutOfMemory(error) => SpmmError::from(error),
         NoPanels::TooLarge(words) => too_large("words of the records of panels", words, MAX_INDEX),
     })?;
@@ -45,13 +41,13 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     let blocks = BLOCKS_PER_MULTIPROCESSOR * multiprocessors;
     let columns = narrow(options.width.min(1 << 20));
     let asked = options.row_division.slice_columns;
-    let widest = asked.unwrap_or_else(|| widest_slice(wide(panels.work.len()), columns, blocks));
+    let widest = asked.unwrap_or_else(|| widest_slice(wide(made.panels.work.len()), columns, blocks));
     let slices = u64::from(columns.div_ceil(slice(columns, widest)).max(1));
     let cut = match options.row_division.piece_entries {
         Some(most) => Cut::Entries(most),
         None => Cut::Blocks((PIECES_PER_MULTIPROCESSOR * multiprocessors).div_ceil(slices)),
     };
-    let pieces = Pieces::of(&panels, cut, options.determinism == Determinism::Fast)?;
+    let pieces = Pieces::of(&made.panels, cut, options.determinism == Determinism::Fast)?;
     if pieces.slots > MAX_INDEX {
         return Err(too_large("rows of sums of pieces", pieces.slots, MAX_INDEX));
     }
@@ -59,13 +55,13 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
         scalar_rows: wide(a.rows()),
         scalar_entries: wide(a.nnz()),
         segments: wide(pieces.pieces.len()),
-        panels: panels.counts,
+        panels: made.panels.counts,
         split: pieces.split,
         split_rows: wide(pieces.split_rows.len()),
         ..LayoutFacts::default()
     };
     let cut = CutRows { rows: wide_first(pieces.split_rows)?, slot_rows: pieces.slots, ..CutRows::default() };
-    Ok(LaidOut::one(PanelsLayout { panels, pieces: pieces.pieces, widest }, cut, facts))
+    Ok(LaidOut::one(PanelsLayout { made, pieces: pieces.pieces, widest }, cut, facts))
 }
 
 /// The widest slice that pays for so many chunks, on so many blocks.
@@ -83,22 +79,22 @@ fn slice(columns: u32, widest: u32) -> u32 {
 
 /// Panels and their pieces, before upload.
 struct PanelsLayout {
-    panels: Panels,
+    made: ValuePanels,
     pieces: Vec<[u32; 4]>,
     widest: u32,
 }
 
 impl Layout for PanelsLayout {
     fn arrays(&self, sizes: &mut Vec<ArraySize>) {
-        let Panels { rows, names, .. } = &self.panels;
+        let Panels { rows, names, .. } = &self.made.panels;
         push(sizes, "pieces", 16 * wide(self.pieces.len()));
         push(sizes, "rows", 16 * wide(rows.len()));
         push(sizes, "names", 4 * wide(names.len()));
-        push(sizes, "records", 4 * wide(self.panels.record_words()));
+        push(sizes, "records", 4 * wide(self.made.record_words()));
     }
 
     fn host_bytes(&self) -> u64 {
-        self.panels.host_bytes()
+        self.made.host_bytes()
     }
 
     fn placement(&self) -> Placement {
@@ -110,14 +106,14 @@ impl Layout for PanelsLayout {
         memory: ArrayMemory<'_>,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        let Panels { rows, names, .. } = &self.panels;
+        let Panels { rows, names, .. } = &self.made.panels;
         Ok(Box::new(PanelsPart {
             pieces: memory.array(&self.pieces, "pieces")?,
             rows: memory.array(rows, "rows")?,
             names: memory.array(names, "names")?,
-            records: memory.array(&self.panels.records_with(values.bits()?)?, "records")?,
+            records: memory.array(&self.made.records_with(values.bits()?)?, "records")?,
             widest: self.widest,
-            panels: self.panels.for_values(),
+            made: self.made.for_values(),
         }))
     }
 }
@@ -131,7 +127,7 @@ struct PanelsPart {
     /// Columns of the widest slice.
     widest: u32,
     /// What lays out new values.
-    panels: Panels,
+    made: ValuePanels,
 }
 
 impl Part for PanelsPart {
@@ -164,14 +160,14 @@ impl Part for PanelsPart {
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.records.copy_from_slice(&self.panels.records_with(values)?)
+        self.records.copy_from_slice(&self.made.records_with(values)?)
     }
 
     fn value_slots(&self) -> ValueSlots<'_> {
         ValueSlots::Scattered {
             out: self.records.pointer(),
-            elements: wide(self.panels.record_words()),
-            places: Box::new(|_, _| self.panels.places()),
+            elements: wide(self.made.record_words()),
+            places: Box::new(|_, _| self.made.places()),
         }
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use rayon::prelude::*;
 use windrow::costs::{
     DeviceCosts, GroupCosts, PanelCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts,
-    SampledTileCosts, TileCosts,
+    SampledPanelCosts, SampledTileCosts, TileCosts,
 };
 use windrow::internal::{Kind, terms, weigh_sddmm, weigh_spmm};
 use windrow::{Algorithm, Device, Precision, Profile, SddmmAlgorithm, SddmmOptions, SpmmOptions};
@@ -56,6 +56,7 @@ groups! {
     sampled_groups_f32: SampledGroupCosts of [(Kind::SampledGroups, Precision::F32)],
     sampled_tiles_f16: SampledTileCosts of [(Kind::SampledTiles, Precision::F16)],
     sampled_tiles_tf32: SampledTileCosts of [(Kind::SampledTiles, Precision::Tf32)],
+    sampled_panels_f32: SampledPanelCosts of [(Kind::SampledPanels, Precision::F32)],
 }
 
 /// Times of a choice over the best that was measured.
@@ -161,7 +162,11 @@ pub(crate) const PRODUCTS: [Product; 7] = [
         name: "SDDMM f32, inner 16 to 256",
         sampled: true,
         precision: Precision::F32,
-        served_by: &[(Kind::SampledEntries, Precision::F32), (Kind::SampledGroups, Precision::F32)],
+        served_by: &[
+            (Kind::SampledEntries, Precision::F32),
+            (Kind::SampledGroups, Precision::F32),
+            (Kind::SampledPanels, Precision::F32),
+        ],
         widths: [16, 256],
     },
     Product {
@@ -182,6 +187,7 @@ pub(crate) const PRODUCTS: [Product; 7] = [
         served_by: &[
             (Kind::SampledEntries, Precision::F32),
             (Kind::SampledGroups, Precision::F32),
+            (Kind::SampledPanels, Precision::F32),
             (Kind::SampledTiles, Precision::Tf32),
         ],
         widths: [16, 256],
@@ -299,6 +305,7 @@ fn choice(
             SddmmAlgorithm::Entries => Kind::SampledEntries,
             SddmmAlgorithm::Groups => Kind::SampledGroups,
             SddmmAlgorithm::Tiles => Kind::SampledTiles,
+            SddmmAlgorithm::RowPanels => Kind::SampledPanels,
             _ => return None,
         };
         return Some((kind, weighed.precision));
@@ -349,7 +356,7 @@ impl fmt::Display for PathFit {
         let drift = self
             .drift()
             .map_or("which are the library's".to_owned(), |of| format!("the library's differ in {of}"));
-        writeln!(f, "\nfor host/src/costs/paths.rs, {drift}:\n")?;
+        writeln!(f, "\nfor host/src/costs/h200.rs, {drift}:\n")?;
         for (group, (count, error)) in GROUPS.iter().zip(&self.errors) {
             writeln!(f, "        // {count} times, predicted within a factor of {:.2}.", error.exp())?;
             writeln!(f, "        {}: {} {{", group.field, group.of)?;

@@ -76,11 +76,12 @@ impl PathRecords {
     }
 
     fn add_sampled(&mut self, (matrix, inner): (&str, usize), (path, taken): (&str, &str), us: f64) {
-        let Some((algorithm, precision)) = path.split_once('-') else { return };
+        let Some((algorithm, precision)) = path.rsplit_once('-') else { return };
         let kind = match if algorithm == "auto" { taken } else { algorithm } {
             "entries" => Kind::SampledEntries,
             "groups" => Kind::SampledGroups,
             "tiles" => Kind::SampledTiles,
+            "row-panels" => Kind::SampledPanels,
             _ => return,
         };
         if let Ok(precision) = precision.parse() {

@@ -15,7 +15,7 @@ const LEAST_PANELS: usize = 16;
 const MOST_PANELS: usize = 256;
 
 /// The counts of all panels, or of a sample for all, every so many of them; none if the sample has no entries.
-pub(in crate::spmm) fn panel_counts(a: &Pattern) -> Result<Option<PanelCounts>, OutOfMemory> {
+pub(crate) fn panel_counts(a: &Pattern) -> Result<Option<PanelCounts>, OutOfMemory> {
     let panels = a.rows().div_ceil(ROWS);
     let mean = a.nnz() / panels.max(1);
     let sample = (ENOUGH_ENTRIES / mean.max(1)).clamp(LEAST_PANELS, MOST_PANELS);

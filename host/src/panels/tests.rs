@@ -1,12 +1,17 @@
-//! Records read back as the kernel reads them, and pieces.
+//! Records read back as the kernels read them, and pieces.
 
 use proptest::prelude::*;
 use windrow_formats::Csr;
 use windrow_kernels::NO_SLOT;
+use windrow_kernels::row_panels::{HEAD_WORDS, NAME_WORDS, SLOTS, record_words, values_at};
+use windrow_kernels::sddmm::panels as sampled;
 
 use super::pieces::{Cut, Pieces};
+use super::positions::{position_panels, records};
+use super::values::ValuePanels;
 use super::*;
 use crate::options::Precision;
+use crate::plan::Bits;
 
 /// A matrix of so many rows, with an entry where `has` holds, whose value tells its row and column.
 fn matrix(rows: usize, cols: usize, has: impl Fn(usize, usize) -> bool) -> Csr<f32> {
@@ -21,14 +26,21 @@ fn matrix(rows: usize, cols: usize, has: impl Fn(usize, usize) -> bool) -> Csr<f
     Csr::try_from_parts(rows, cols, offsets, columns, values).unwrap()
 }
 
+/// Names and record of a chunk, of so many slots.
+fn chunk_of<'a>(panels: &'a Panels, records: &'a [u32], chunk: u32, slots: u32) -> (&'a [u32], &'a [u32]) {
+    let words = name_words(slots) as usize;
+    let names = &panels.names[chunk as usize * words..][..words];
+    let [first, count] = [0, 1].map(|word| UNIT * names[slots as usize + word] as usize);
+    (names, &records[first..][..count])
+}
+
 /// What the records say, read as the kernel reads them: `[row, column, bits]` of each entry, in CSR order.
 fn read_back(panels: &Panels, records: &[u32]) -> Vec<[u32; 3]> {
     let mut found = Vec::new();
     for panel in 0..panels.len() {
         for chunk in panels.panel_chunks[panel]..panels.panel_chunks[panel + 1] {
-            let names = &panels.names[chunk as usize * NAMES..][..NAMES];
-            let record =
-                &records[UNIT * names[SLOTS_EACH] as usize..][..UNIT * names[SLOTS_EACH + 1] as usize];
+            let (names, record) = chunk_of(panels, records, chunk, SLOTS);
+            assert_eq!(names.len(), NAME_WORDS as usize);
             let bounds = |warp: usize| [0, 10, 20].map(|at| record[warp] >> at & 0x3ff);
             let pairs = bounds(WARPS - 1)[2];
             assert_eq!(record.len(), record_words(pairs) as usize);
@@ -55,6 +67,47 @@ fn read_back(panels: &Panels, records: &[u32]) -> Vec<[u32; 3]> {
     found
 }
 
+/// The same of the records of sampled products: `[row, column, position]`.
+fn positions_read_back(panels: &Panels, records: &[u32]) -> Vec<[u32; 3]> {
+    let mut found = Vec::new();
+    for panel in 0..panels.len() {
+        for chunk in panels.panel_chunks[panel]..panels.panel_chunks[panel + 1] {
+            let (names, record) = chunk_of(panels, records, chunk, sampled::SLOTS);
+            let mut batches = 0;
+            for (warp, &word) in record[..WARPS].iter().enumerate() {
+                assert_eq!(word & 0xff, batches, "warps have the batches in order");
+                for (at, halves) in [word >> 8 & 0xff, word >> 16].into_iter().enumerate() {
+                    let bundle = WARP_BUNDLES as usize * warp + at;
+                    let mut position: [u32; BUNDLE] =
+                        record[WARPS + BUNDLE * bundle..][..BUNDLE].try_into().unwrap();
+                    for vector in 0..4 * halves {
+                        let batch = batches + vector / sampled::BATCH_VECTORS;
+                        let words = &record[(sampled::HEAD_WORDS + sampled::BATCH_WORDS * batch) as usize..];
+                        let place = vector % sampled::BATCH_VECTORS;
+                        let slot = words[(place / 4) as usize] >> (8 * (place % 4)) & 0xff;
+                        let column = names[slot as usize];
+                        for row in (0..BUNDLE).filter(|row| words[2] >> (4 * place) >> row & 1 == 1) {
+                            found.push([panels.rows[panel * BUNDLES + bundle][row], column, position[row]]);
+                            position[row] += 1;
+                        }
+                    }
+                    batches += halves.div_ceil(2);
+                }
+            }
+            assert_eq!(record.len(), sampled::record_words(batches) as usize);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// `[row, column, position]` of each entry.
+fn places(a: &Csr<f32>) -> Vec<[u32; 3]> {
+    let mut entries = entries(a);
+    entries.iter_mut().zip(0..).for_each(|(entry, position)| entry[2] = position);
+    entries
+}
+
 fn entries(a: &Csr<f32>) -> Vec<[u32; 3]> {
     let of_row = |row: usize| {
         let range = index(a.row_offsets()[row])..index(a.row_offsets()[row + 1]);
@@ -72,9 +125,13 @@ proptest! {
         seed in 0..1000_usize,
     ) {
         let a = matrix(rows, cols, |row, col| (row * 7919 + col * 104_729 + seed * 31) % 100 < density);
-        let panels = Panels::of(a.pattern()).unwrap();
-        let records = panels.records_with(&Bits::of(Precision::F32, a.values()).unwrap()).unwrap();
-        prop_assert_eq!(read_back(&panels, &records), entries(&a));
+        let made = ValuePanels::of(a.pattern()).unwrap();
+        let records_of = made.records_with(&Bits::of(Precision::F32, a.values()).unwrap()).unwrap();
+        let panels = &made.panels;
+        prop_assert_eq!(read_back(panels, &records_of), entries(&a));
+        let sampled = position_panels(a.pattern()).unwrap();
+        prop_assert_eq!(positions_read_back(&sampled, &records(&sampled).unwrap()), places(&a));
+        prop_assert_eq!((&sampled.rows, sampled.counts), (&panels.rows, panels.counts));
         let mut listed: Vec<u32> = panels.rows.iter().flatten().copied().filter(|&row| row != NO_ROW).collect();
         listed.sort_unstable();
         prop_assert_eq!(listed, (0..narrow(rows)).collect::<Vec<_>>(), "every row once, empty ones too");
@@ -89,8 +146,8 @@ proptest! {
         share: bool,
     ) {
         let a = matrix(64 * lengths.len() - 3, 300, |row, col| col < lengths[row / 64]);
-        let panels = Panels::of(a.pattern()).unwrap();
-        for cut in [Cut::Entries(most), Cut::Blocks(blocks)] {
+        let panels = ValuePanels::of(a.pattern()).unwrap().panels;
+        for cut in [Cut::Entries(most), Cut::Blocks(blocks), Cut::Places(blocks)] {
             let found = Pieces::of(&panels, cut, share).unwrap();
             let mut chunks: Vec<u32> = found.pieces.iter().flat_map(|piece| piece[1]..piece[2]).collect();
             chunks.sort_unstable();
@@ -118,13 +175,31 @@ proptest! {
     }
 }
 
+/// Places that take one piece after the other are done as soon as may be.
+#[test]
+fn pieces_fill_the_places_that_there_are() {
+    // Panels of 20 chunks.
+    let panels = |count: usize| {
+        let a = matrix(64 * count, 40 * 32, |row, col| row % 64 == 0 && col % 2 == 0);
+        ValuePanels::of(a.pattern()).unwrap().panels
+    };
+    let pieces = |count, places| Pieces::of(&panels(count), Cut::Places(places), true).unwrap().pieces.len();
+    assert_eq!(pieces(8, 8), 8, "one each");
+    assert_eq!(pieces(9, 8), 36, "four each: in five rounds, where one each would take as long as eight");
+    assert_eq!(pieces(2, 8), 8, "four of each");
+    assert_eq!(pieces(65, 8), 65, "of so many none is cut");
+}
+
 #[test]
 fn warps_have_about_as_many_vectors() {
     // Bundles with 1, 2, … 16 columns.
     let a = matrix(64, 40, |row, col| col <= row / 4);
-    let panels = Panels::of(a.pattern()).unwrap();
+    let panels = ValuePanels::of(a.pattern()).unwrap().panels;
     assert_eq!(panels.counts, PanelCounts { columns: 16, vectors: (1..=16).sum() });
     assert_eq!(panel_counts(a.pattern()), Ok(Some(panels.counts)));
     // The longest bundle lies beside the shortest: 17 vectors each, and so 9 pairs, or 8 and 1.
     assert_eq!(panels.work, [ChunkWork { entries: narrow(a.nnz()), most_pairs: 9 }]);
+    // In halves of batches, of four vectors: four and one, as many as two pairs each.
+    let sampled = position_panels(a.pattern()).unwrap();
+    assert_eq!(sampled.work, [ChunkWork { entries: narrow(a.nnz()), most_pairs: 10 }]);
 }

@@ -1,0 +1,159 @@
+//! Panels cut into pieces, so that blocks have about as much to do.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_collect, try_with_room};
+use windrow_kernels::panels::PANEL_ROWS;
+use windrow_kernels::{NO_ROW, NO_SLOT};
+
+use super::{BUNDLES, ChunkWork, Panels, ROWS};
+use crate::num::{index, narrow, wide};
+
+/// What a chunk costs a block beside its pairs of vectors, in as many of them: a barrier, and the wait for what it
+/// brings.
+const CHUNK_PAIRS: u64 = 4;
+/// What a piece costs beside its chunks, likewise: a block that starts, and reads its rows of the dense operand.
+const PIECE_PAIRS: u64 = 24;
+
+/// Panels for each place from which on pieces of other sizes are not looked for.
+const MANY: u64 = 8;
+
+/// Blocks that a multiprocessor has room for, of kernels for up to 128 columns, by their registers.
+pub(crate) const BLOCKS_PER_MULTIPROCESSOR: u64 = 3;
+/// Pieces that panels are cut into for each multiprocessor where there are fewer of them: as many as it has room for,
+/// and again as many, so that the last of them leave few places empty.
+pub(crate) const PIECES_PER_MULTIPROCESSOR: u64 = 2 * BLOCKS_PER_MULTIPROCESSOR;
+
+/// How panels are cut.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Cut {
+    /// For so many blocks at a time, each of which may have as much as all of them in the mean, and half as much again.
+    Blocks(u64),
+    /// So that so many places, each of which takes the next piece when it has done one, are done soonest.
+    Places(u64),
+    /// Into pieces of at most so many entries, or of one chunk.
+    Entries(u32),
+}
+
+/// Panels as pieces: `[panel, begin, end, slot]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    /// Those of panels that are cut, then whole panels.
+    pub(crate) pieces: Vec<[u32; 4]>,
+    /// `[row, first_slot, count, stride]` of each row of a panel that is cut.
+    pub(crate) split_rows: Vec<[u32; 4]>,
+    /// Rows of the workspace.
+    pub(crate) slots: u64,
+    /// Panels that are cut.
+    pub(crate) split: u64,
+}
+
+/// From which cost on a panel is cut, and about what a piece may cost.
+fn around(piece: u64) -> [u64; 2] {
+    let piece = piece.max(1);
+    [piece + piece / 2, piece]
+}
+
+/// Costs of pieces to choose among, for so many places: one piece for each, or a few, and somewhat dearer ones, for the
+/// last piece of each panel is in part too many.
+fn piece_costs(sum: u64, places: u64) -> impl Iterator<Item = u64> {
+    let share = move |rounds: u64| sum / (rounds * places);
+    [1, 2, 3, 4, 6].into_iter().map(share).flat_map(|share| [share, share + share / 8])
+}
+
+/// When the last of the pieces is done that places take one after the other.
+fn done_at(costs: &[u64], counts: &[u64], places: u64) -> Result<u64, OutOfMemory> {
+    let mut busy = BinaryHeap::from(try_with_room(index(places), "places of pieces")?);
+    let mut last = 0;
+    // Those of panels that are cut come first.
+    for cut in [true, false] {
+        for (&cost, &count) in costs.iter().zip(counts).filter(|(_, count)| (**count > 1) == cut) {
+            for _ in 0..count {
+                let free = match wide(busy.len()) < places {
+                    true => 0,
+                    false => busy.pop().map_or(0, |Reverse(free)| free),
+                };
+                let done = free + PIECE_PAIRS + cost / count;
+                busy.push(Reverse(done));
+                last = last.max(done);
+            }
+        }
+    }
+    Ok(last)
+}
+
+impl Pieces {
+    /// The pieces of panels. With `share`, all pieces of a panel have the same slots.
+    pub(crate) fn of(panels: &Panels, cut: Cut, share: bool) -> Result<Self, OutOfMemory> {
+        let cost = |work: &ChunkWork| match cut {
+            Cut::Blocks(_) | Cut::Places(_) => CHUNK_PAIRS + u64::from(work.most_pairs),
+            Cut::Entries(_) => u64::from(work.entries),
+        };
+        let chunks_of =
+            |panel: usize| panels.panel_chunks[panel] as usize..panels.panel_chunks[panel + 1] as usize;
+        let costs =
+            (0..panels.len()).map(|panel| panels.work[chunks_of(panel)].iter().map(cost).sum::<u64>());
+        let costs = try_collect(costs, "costs of panels")?;
+        let sum = costs.iter().sum::<u64>();
+        let chunks = (0..panels.len()).map(|panel| wide(chunks_of(panel).len()));
+        let chunks = try_collect(chunks, "chunks of panels")?;
+        let cut_to = |[whole, piece]: [u64; 2]| {
+            let pieces = costs.iter().zip(&chunks).map(|(&cost, &chunks)| match cost {
+                cost if cost > whole => cost.div_ceil(piece).min(chunks),
+                _ => 1,
+            });
+            try_collect(pieces, "pieces")
+        };
+        let counts = match cut {
+            Cut::Blocks(blocks) => cut_to(around(sum / blocks.max(1)))?,
+            Cut::Entries(most) => cut_to([u64::from(most.max(1)); 2])?,
+            // So many fill the places whatever their order; only those of a multiple of the mean are cut.
+            Cut::Places(places) if wide(panels.len()) > MANY * places => {
+                cut_to(around(sum / (MANY * places)))?
+            }
+            Cut::Places(places) => {
+                let mut best = (u64::MAX, Vec::new());
+                for piece in piece_costs(sum, places.max(1)) {
+                    let counts = cut_to(around(piece))?;
+                    let done = done_at(&costs, &counts, places.max(1))?;
+                    if done < best.0 {
+                        best = (done, counts);
+                    }
+                }
+                best.1
+            }
+        };
+        let total = index(counts.iter().sum());
+        let mut made = Self { pieces: try_with_room(total, "pieces")?, ..Self::default() };
+        let split = counts.iter().filter(|&&count| count > 1);
+        made.split_rows = try_with_room(split.count() * ROWS, "split_rows")?;
+        for (panel, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 1) {
+            made.cut(panels, panel, count, share);
+        }
+        for panel in (0..panels.len()).filter(|&panel| counts[panel] == 1) {
+            let chunks = chunks_of(panel);
+            made.pieces.push([narrow(panel), narrow(chunks.start), narrow(chunks.end), NO_SLOT]);
+        }
+        Ok(made)
+    }
+
+    /// Cuts a panel into so many pieces of about as many chunks.
+    fn cut(&mut self, panels: &Panels, panel: usize, count: u64, share: bool) {
+        let (first, end) = (panels.panel_chunks[panel], panels.panel_chunks[panel + 1]);
+        let chunks = u64::from(end - first);
+        let bound = |piece: u64| first + narrow(index(chunks * piece / count));
+        let slot =
+            |piece: u64| narrow(index(self.slots + if share { 0 } else { piece * u64::from(PANEL_ROWS) }));
+        self.pieces
+            .extend((0..count).map(|piece| [narrow(panel), bound(piece), bound(piece + 1), slot(piece)]));
+        let first_slot = slot(0);
+        let rows = panels.rows[panel * BUNDLES..][..BUNDLES].iter().flatten().zip(first_slot..);
+        let listed = rows.filter(|(row, _)| **row != NO_ROW);
+        let sums = if share { 1 } else { narrow(index(count)) };
+        self.split_rows.extend(listed.map(|(&row, slot)| [row, slot, sums, PANEL_ROWS]));
+        self.slots += if share { 1 } else { count } * u64::from(PANEL_ROWS);
+        self.split += 1;
+    }
+}
