@@ -2,8 +2,9 @@
 //!
 //! `build-ptx` compiles the kernels to PTX, `check-ptx` holds that PTX to its golden counts and to `ptxas`,
 //! `bundle` packs tests and benches for a machine that has a GPU and no Rust, `mutants` plants errors for the
-//! tests to find, `man` writes the manual pages of the command, `promises` the table of promises from the tests, `tidy`
-//! checks what no lint does, and `ci` runs everything that continuous integration runs.
+//! tests to find, `man` writes the manual pages of the command, `promises` the table of promises from the tests,
+//! `python` tests the Python package, `tidy` checks what no lint does, and `ci` runs everything that continuous
+//! integration runs.
 #![expect(clippy::print_stdout, reason = "a command line tool: its results belong on standard output")]
 
 mod build_ptx;
@@ -50,6 +51,8 @@ enum Task {
     Man,
     /// Write docs/promises.md from the documentation of the tests.
     Promises,
+    /// Build the wheel of the Python package, and test it in an environment of its own.
+    Python,
     /// Run every step that continuous integration runs, stopping at the first failure.
     Ci,
 }
@@ -64,6 +67,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Tidy => tidy::run(&workspace),
         Task::Man => man::run(&workspace),
         Task::Promises => promises::run(&workspace, &tidy::rust_files(&workspace)?),
+        Task::Python => ci::python(&workspace),
         Task::Ci => ci::run(&workspace),
     }
 }

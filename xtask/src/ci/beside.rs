@@ -1,5 +1,6 @@
 //! Commands of this program that run beside the steps, one after the other, and are told of when all are done.
 
+use super::tally::Tally;
 use crate::failure::{Context, Failure, Result};
 use crate::process;
 use crate::workspace::Workspace;
@@ -42,16 +43,18 @@ impl Beside {
         })))
     }
 
-    /// Waits for all of them, passes on what they have printed, and notes their times.
+    /// Waits for all of them, passes on what they have printed, adds up the tests among it, and notes their times.
     ///
     /// # Errors
     /// If one has failed.
-    pub(super) fn finish(self, times: &mut Vec<(&'static str, f64)>) -> Result<()> {
+    pub(super) fn finish(self, times: &mut Vec<(&'static str, f64)>, tally: &mut Tally) -> Result<()> {
         let done = self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let mut failure = None;
         for Done { name, seconds, output } in done {
             eprintln!("\n== {name}");
-            print!("{}", String::from_utf8_lossy(&output.stdout));
+            let printed = String::from_utf8_lossy(&output.stdout);
+            printed.lines().for_each(|line| tally.add(line));
+            print!("{printed}");
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
             times.push((name, seconds));
             if !output.status.success() {

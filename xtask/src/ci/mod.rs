@@ -34,7 +34,14 @@ const KERNELS: &[(&str, &[&str])] =
     &[("build-ptx --check", &["build-ptx", "--check"]), ("check-ptx", &["check-ptx"])];
 
 /// What comes when both are done.
-const THEN: &[Step] = &[("deny", deny), ("test", test), ("python", python::run), ("page", page::run)];
+const THEN: &[Step] = &[("deny", deny), ("test", test)];
+
+/// What is done beside these: a compiler waits for a package index, and tests for the longest of them. It comes to
+/// compile when `cargo test` has seen that nothing is to be compiled, so that they do not wait for each other.
+const PYTHON: &[(&str, &[&str])] = &[("python", &["python"])];
+
+/// What needs what the tests leave.
+const LAST: &[Step] = &[("page", page::run)];
 
 /// Runs every step and stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
@@ -42,12 +49,22 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let kernels = Beside::start(workspace, KERNELS)?;
     let first = steps(workspace, FIRST, (&mut times, &mut tally));
     // Also behind a failure: nothing goes on alone.
-    let kernels = kernels.finish(&mut times);
-    let outcome = first.and(kernels).and_then(|()| steps(workspace, THEN, (&mut times, &mut tally)));
+    let kernels = kernels.finish(&mut times, &mut tally);
+    let outcome = first.and(kernels).and_then(|()| {
+        let python = Beside::start(workspace, PYTHON)?;
+        let then = steps(workspace, THEN, (&mut times, &mut tally));
+        let python = python.finish(&mut times, &mut tally);
+        then.and(python).and_then(|()| steps(workspace, LAST, (&mut times, &mut tally)))
+    });
     summary(&times);
     outcome?;
     println!("{tally}");
     Ok(())
+}
+
+/// Builds and tests the Python package.
+pub(crate) fn python(workspace: &Workspace) -> Result<()> {
+    python::run(workspace, &mut Tally::default())
 }
 
 /// Runs steps up to the first that fails, and notes their times.
