@@ -17,7 +17,7 @@ use crate::costs::{
 use crate::num::{real, wide};
 use crate::options::{Algorithm, Precision};
 use crate::panels::pieces::PIECES_PER_MULTIPROCESSOR;
-use crate::sddmm::SddmmAlgorithm;
+use crate::sddmm::{SddmmAlgorithm, slice_of};
 use crate::spmm::cut_above;
 use crate::spmm::points::RowLengths;
 
@@ -126,8 +126,8 @@ const ROW_SLICE_BYTES: f64 = LANES * LOAD_BYTES;
 /// Bytes of a sum.
 const SUM_BYTES: f64 = 4.0;
 /// Columns of a chunk of a panel, of a product and of a sampled one.
-const CHUNK_COLUMNS: f64 = 32.0;
-const SAMPLED_CHUNK_COLUMNS: f64 = 64.0;
+const CHUNK_COLUMNS: f64 = windrow_kernels::row_panels::SLOTS as f64;
+const SAMPLED_CHUNK_COLUMNS: f64 = windrow_kernels::sddmm::panels::SLOTS as f64;
 /// Pieces of sampled panels on a multiprocessor that keep it busy.
 const PIECES_ENOUGH: f64 = 2.0;
 /// Bytes of a vector of a panel: four values, and where they belong.
@@ -399,7 +399,7 @@ fn sampled_tile_terms(of: &Size) -> SampledTileCosts {
 fn sampled_panel_terms(of: &Size, paths: &PathCosts) -> SampledPanelCosts {
     let PanelCounts { columns, vectors } = of.counts.panels;
     let (columns, vectors) = (real(columns), real(vectors));
-    let slice = [16.0, 32.0, 64.0, 128.0].into_iter().find(|&slice| of.columns <= slice).unwrap_or(256.0);
+    let slice = f64::from(slice_of(wide(of.width)));
     let slices = (of.columns / slice).ceil();
     let panels = (of.rows / PANEL_ROWS).max(1.0);
     let chunks = columns / SAMPLED_CHUNK_COLUMNS + panels / 2.0; // the last of a panel is half full

@@ -12,6 +12,7 @@ use windrow_testkit::{Pattern, SplitMix64, Values};
 
 use crate::common::{devices, kernel_devices, report_missing_gpu};
 use crate::device_csr::{of_i32, of_i64};
+use crate::predicted::without_panels;
 use crate::preprocessing::matrices;
 
 /// An option of each kind: entries, groups, tiles, and hybrids from all in tiles to nothing.
@@ -69,9 +70,7 @@ fn check<V: Value>(
         .build_on(&device.stream())
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let r = got.report();
-    // Panels are made on the host, and weighed for a matrix there alone.
-    let mut weighed = want.report().weighed.clone();
-    weighed.retain(|of| of.algorithm != SddmmAlgorithm::RowPanels.to_string());
+    let weighed = without_panels(&want.report().weighed);
     assert_eq!(r.weighed, weighed, "{what}");
     if want.report().algorithm == SddmmAlgorithm::RowPanels {
         assert_eq!(r.algorithm.to_string(), weighed[0].algorithm, "{what}");

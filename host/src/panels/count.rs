@@ -14,6 +14,15 @@ const ENOUGH_ENTRIES: usize = 100_000;
 const LEAST_PANELS: usize = 16;
 const MOST_PANELS: usize = 256;
 
+/// Mean entries of a row from which on it is looked for what rows have in common: shorter ones seldom share what pays
+/// for panels.
+const LEAST_MEAN: u64 = 6;
+
+/// Whether rows have entries enough for panels to be weighed.
+pub(crate) fn may_share(rows: u64, nnz: u64) -> bool {
+    nnz / LEAST_MEAN >= rows
+}
+
 /// The counts of all panels, or of a sample for all, every so many of them; none if the sample has no entries.
 pub(crate) fn panel_counts(a: &Pattern) -> Result<Option<PanelCounts>, OutOfMemory> {
     let panels = a.rows().div_ceil(ROWS);

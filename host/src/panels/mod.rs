@@ -20,7 +20,7 @@ use crate::num::{index, narrow, wide};
 use crate::predict::PanelCounts;
 
 use bundles::Bundled;
-pub(crate) use count::panel_counts;
+pub(crate) use count::{may_share, panel_counts};
 
 const ROWS: usize = PANEL_ROWS as usize;
 const BUNDLE: usize = BUNDLE_ROWS as usize;

@@ -84,47 +84,76 @@ fn done_at(costs: &[u64], counts: &[u64], places: u64) -> Result<u64, OutOfMemor
     Ok(last)
 }
 
+/// How many pieces each panel is cut into.
+fn piece_counts(panels: &Panels, cut: Cut) -> Result<Vec<u64>, OutOfMemory> {
+    let cost = |work: &ChunkWork| match cut {
+        Cut::Blocks(_) | Cut::Places(_) => CHUNK_PAIRS + u64::from(work.most_pairs),
+        Cut::Entries(_) => u64::from(work.entries),
+    };
+    let costs = (0..panels.len()).map(|panel| {
+        let [first, end] = chunks_of(panels, panel);
+        panels.work[first as usize..end as usize].iter().map(cost).sum::<u64>()
+    });
+    let costs = try_collect(costs, "costs of panels")?;
+    let sum = costs.iter().sum::<u64>();
+    let cut_to = |[whole, piece]: [u64; 2]| {
+        let pieces = costs.iter().enumerate().map(|(panel, &cost)| {
+            let [first, end] = chunks_of(panels, panel);
+            if cost > whole { cost.div_ceil(piece).min(u64::from(end - first)) } else { 1 }
+        });
+        try_collect(pieces, "pieces")
+    };
+    match cut {
+        Cut::Blocks(blocks) => cut_to(around(sum / blocks.max(1))),
+        Cut::Entries(most) => cut_to([u64::from(most.max(1)); 2]),
+        // So many fill the places whatever their order; only those of a multiple of the mean are cut.
+        Cut::Places(places) if wide(panels.len()) > MANY * places => {
+            cut_to(around(sum / (MANY * places).max(1)))
+        }
+        Cut::Places(places) => {
+            let mut best = (u64::MAX, Vec::new());
+            for piece in piece_costs(sum, places.max(1)) {
+                let counts = cut_to(around(piece))?;
+                let done = done_at(&costs, &counts, places.max(1))?;
+                if done < best.0 {
+                    best = (done, counts);
+                }
+            }
+            Ok(best.1)
+        }
+    }
+}
+
+/// First chunk of a panel, and of the one behind it.
+fn chunks_of(panels: &Panels, panel: usize) -> [u32; 2] {
+    [panels.panel_chunks[panel], panels.panel_chunks[panel + 1]]
+}
+
+/// The chunks of each of so many pieces of a panel, about as many.
+fn bounds(panels: &Panels, panel: usize, count: u64) -> impl Iterator<Item = [u32; 2]> {
+    let [first, end] = chunks_of(panels, panel);
+    let bound = move |piece: u64| first + narrow(index(u64::from(end - first) * piece / count));
+    (0..count).map(move |piece| [bound(piece), bound(piece + 1)])
+}
+
+/// The pieces of panels that have entries, where there are no sums to add up.
+pub(crate) fn pieces_without_sums(panels: &Panels, cut: Cut) -> Result<Vec<[u32; 4]>, OutOfMemory> {
+    let counts = piece_counts(panels, cut)?;
+    let mut pieces = try_with_room(index(counts.iter().sum()), "pieces")?;
+    // In the order in which `done_at` has them.
+    for is_cut in [true, false] {
+        for (panel, &count) in counts.iter().enumerate().filter(|(_, count)| (**count > 1) == is_cut) {
+            let with_entries = bounds(panels, panel, count).filter(|[begin, end]| begin < end);
+            pieces.extend(with_entries.map(|[begin, end]| [narrow(panel), begin, end, NO_SLOT]));
+        }
+    }
+    Ok(pieces)
+}
+
 impl Pieces {
     /// The pieces of panels. With `share`, all pieces of a panel have the same slots.
     pub(crate) fn of(panels: &Panels, cut: Cut, share: bool) -> Result<Self, OutOfMemory> {
-        let cost = |work: &ChunkWork| match cut {
-            Cut::Blocks(_) | Cut::Places(_) => CHUNK_PAIRS + u64::from(work.most_pairs),
-            Cut::Entries(_) => u64::from(work.entries),
-        };
-        let chunks_of =
-            |panel: usize| panels.panel_chunks[panel] as usize..panels.panel_chunks[panel + 1] as usize;
-        let costs =
-            (0..panels.len()).map(|panel| panels.work[chunks_of(panel)].iter().map(cost).sum::<u64>());
-        let costs = try_collect(costs, "costs of panels")?;
-        let sum = costs.iter().sum::<u64>();
-        let chunks = (0..panels.len()).map(|panel| wide(chunks_of(panel).len()));
-        let chunks = try_collect(chunks, "chunks of panels")?;
-        let cut_to = |[whole, piece]: [u64; 2]| {
-            let pieces = costs.iter().zip(&chunks).map(|(&cost, &chunks)| match cost {
-                cost if cost > whole => cost.div_ceil(piece).min(chunks),
-                _ => 1,
-            });
-            try_collect(pieces, "pieces")
-        };
-        let counts = match cut {
-            Cut::Blocks(blocks) => cut_to(around(sum / blocks.max(1)))?,
-            Cut::Entries(most) => cut_to([u64::from(most.max(1)); 2])?,
-            // So many fill the places whatever their order; only those of a multiple of the mean are cut.
-            Cut::Places(places) if wide(panels.len()) > MANY * places => {
-                cut_to(around(sum / (MANY * places)))?
-            }
-            Cut::Places(places) => {
-                let mut best = (u64::MAX, Vec::new());
-                for piece in piece_costs(sum, places.max(1)) {
-                    let counts = cut_to(around(piece))?;
-                    let done = done_at(&costs, &counts, places.max(1))?;
-                    if done < best.0 {
-                        best = (done, counts);
-                    }
-                }
-                best.1
-            }
-        };
+        let counts = piece_counts(panels, cut)?;
         let total = index(counts.iter().sum());
         let mut made = Self { pieces: try_with_room(total, "pieces")?, ..Self::default() };
         let split = counts.iter().filter(|&&count| count > 1);
@@ -133,21 +162,18 @@ impl Pieces {
             made.cut(panels, panel, count, share);
         }
         for panel in (0..panels.len()).filter(|&panel| counts[panel] == 1) {
-            let chunks = chunks_of(panel);
-            made.pieces.push([narrow(panel), narrow(chunks.start), narrow(chunks.end), NO_SLOT]);
+            let [begin, end] = chunks_of(panels, panel);
+            made.pieces.push([narrow(panel), begin, end, NO_SLOT]);
         }
         Ok(made)
     }
 
-    /// Cuts a panel into so many pieces of about as many chunks.
+    /// Cuts a panel into so many pieces.
     fn cut(&mut self, panels: &Panels, panel: usize, count: u64, share: bool) {
-        let (first, end) = (panels.panel_chunks[panel], panels.panel_chunks[panel + 1]);
-        let chunks = u64::from(end - first);
-        let bound = |piece: u64| first + narrow(index(chunks * piece / count));
         let slot =
             |piece: u64| narrow(index(self.slots + if share { 0 } else { piece * u64::from(PANEL_ROWS) }));
-        self.pieces
-            .extend((0..count).map(|piece| [narrow(panel), bound(piece), bound(piece + 1), slot(piece)]));
+        let bounds = bounds(panels, panel, count).zip(0..);
+        self.pieces.extend(bounds.map(|([begin, end], piece)| [narrow(panel), begin, end, slot(piece)]));
         let first_slot = slot(0);
         let rows = panels.rows[panel * BUNDLES..][..BUNDLES].iter().flatten().zip(first_slot..);
         let listed = rows.filter(|(row, _)| **row != NO_ROW);

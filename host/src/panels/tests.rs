@@ -6,7 +6,7 @@ use windrow_kernels::NO_SLOT;
 use windrow_kernels::row_panels::{HEAD_WORDS, NAME_WORDS, SLOTS, record_words, values_at};
 use windrow_kernels::sddmm::panels as sampled;
 
-use super::pieces::{Cut, Pieces};
+use super::pieces::{Cut, Pieces, pieces_without_sums};
 use super::positions::{position_panels, records};
 use super::values::ValuePanels;
 use super::*;
@@ -151,6 +151,9 @@ proptest! {
             let found = Pieces::of(&panels, cut, share).unwrap();
             let mut chunks: Vec<u32> = found.pieces.iter().flat_map(|piece| piece[1]..piece[2]).collect();
             chunks.sort_unstable();
+            let without_sums = pieces_without_sums(&panels, cut).unwrap();
+            let with_entries = found.pieces.iter().filter(|[_, begin, end, _]| begin < end);
+            prop_assert!(without_sums.iter().map(|piece| &piece[..3]).eq(with_entries.map(|piece| &piece[..3])));
             prop_assert_eq!(chunks, (0..narrow(panels.work.len())).collect::<Vec<_>>());
             let mut sums = std::collections::BTreeMap::new();
             for &[panel, begin, end, slot] in &found.pieces {

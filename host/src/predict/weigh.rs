@@ -155,16 +155,22 @@ pub(crate) fn weigh<E>(
     Ok(candidates)
 }
 
-/// Leaves panels of rows out if they are the quickest, and so many products save less than it takes to lay them out.
+/// Whether products that each save so many microseconds by panels of rows pay for laying these out: so many products,
+/// or many if that is not known.
+pub(crate) fn panels_pay(saved_us: f64, runs: Option<u64>, nnz: u64, costs: &DeviceCosts) -> bool {
+    runs.is_none_or(|runs| saved_us * real(runs) >= costs.paths.panel_entry_us * real(nnz))
+}
+
+/// Leaves panels of rows out if they are the quickest and do not [pay](panels_pay).
 pub(crate) fn leave_out_panels(
     weighed: &mut Vec<Candidate>,
     runs: Option<u64>,
     nnz: u64,
     costs: &DeviceCosts,
 ) {
-    if let (Some(runs), [first, second, ..]) = (runs, &weighed[..])
+    if let [first, second, ..] = &weighed[..]
         && matches!(first.kind, Kind::Panels | Kind::SampledPanels)
-        && (second.predicted_us - first.predicted_us) * real(runs) < costs.paths.panel_entry_us * real(nnz)
+        && !panels_pay(second.predicted_us - first.predicted_us, runs, nnz, costs)
     {
         weighed.remove(0);
     }

@@ -126,8 +126,8 @@ impl<'a, A> SddmmBuilder<'a, A> {
     /// has the times. Two builds may choose differently, and the paths differ in the last bits. One that is predicted
     /// to take twice as long is not tried, nor is any under a [memory limit](Self::memory_limit), with
     /// [expected runs](Self::expected_runs), or where there is no room for a second plan or the operands; the reason
-    /// says so. The CPU has nothing to choose. Any other error of
-    /// the two plans or of their products is one of the build.
+    /// says so. The CPU has nothing to choose. Any other error of the two plans or of their products is one of the
+    /// build.
     #[must_use]
     pub fn autotune(mut self, autotune: bool) -> Self {
         self.options.autotune = autotune;

@@ -7,17 +7,16 @@ use super::builder::SddmmBuilder;
 use super::options::{SddmmAlgorithm, SddmmOptions};
 use super::plan::SddmmPlan;
 use super::report::SddmmReport;
+use crate::costs::DeviceCosts;
 use crate::device::Device;
 use crate::error::{PlanError, SddmmError};
 use crate::num::{index, wide};
 use crate::options::Precision;
+use crate::panels::may_share;
 use crate::plan::MAX_INDEX;
-use crate::predict::weigh::{Candidate, OfHost, Sharing, leave_out_panels, reason, weigh};
-use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts};
+use crate::predict::weigh::{Candidate, OfHost, Sharing, leave_out_panels, panels_pay, reason, weigh};
+use crate::predict::{Asked, Kind, MatrixCounts, PanelCounts, predicted_us};
 use crate::profile::Profile;
-
-/// Mean entries of a row from which on panels of rows are weighed: shorter ones seldom share what pays for them.
-const LEAST_PANEL_MEAN: u64 = 6;
 
 /// What predicted times follow from, with a column vector for each entry.
 pub(super) fn counts_of((rows, cols, nnz): (usize, usize, usize), batches: u64) -> MatrixCounts {
@@ -125,7 +124,7 @@ impl<A> SddmmBuilder<'_, A> {
         if self.options.algorithm == SddmmAlgorithm::Auto {
             let mut asked = self.candidates(entries);
             let mut counts = counts;
-            if self.may_have_panels(counts.rows, entries)
+            if self.may_have_panels(&counts, &profile.costs)
                 && let Some(panels) = sharing.panels()?
             {
                 counts.panels = panels;
@@ -186,11 +185,14 @@ impl<A> SddmmBuilder<'_, A> {
         candidates
     }
 
-    /// Whether panels of rows are weighed beside the other candidates: they serve f32, and take long to lay out.
-    fn may_have_panels(&self, rows: u64, entries: u64) -> bool {
+    /// Whether panels of rows are weighed beside the other candidates: they serve f32, and take long to lay out, which
+    /// so few products do not pay for that would not if they took no time.
+    fn may_have_panels(&self, counts: &MatrixCounts, costs: &DeviceCosts) -> bool {
+        let by_entries = || predicted_us(counts, self.asked(Kind::SampledEntries, Precision::F32), costs);
         matches!(self.options.precision, Precision::F32 | Precision::Tf32)
-            && entries > 0
-            && entries / LEAST_PANEL_MEAN >= rows
+            && counts.nnz > 0
+            && may_share(counts.rows, counts.nnz)
+            && panels_pay(by_entries(), self.options.expected_runs, counts.nnz, costs)
     }
 
     /// A path for the plan's inner dimension.

@@ -22,6 +22,7 @@ pub(crate) use choose::weigh_counts;
 pub use options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};
 pub use plan::SddmmPlan;
 pub use report::SddmmReport;
+pub(crate) use row_panels::slice_of;
 
 use crate::spmm::SparseMatrix;
 

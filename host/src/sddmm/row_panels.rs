@@ -7,7 +7,7 @@ use windrow_kernels::{Entry, Variant};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError, SddmmError};
 use crate::num::wide;
-use crate::panels::pieces::{BLOCKS_PER_MULTIPROCESSOR, Cut, Pieces};
+use crate::panels::pieces::{BLOCKS_PER_MULTIPROCESSOR, Cut, pieces_without_sums};
 use crate::panels::positions::{position_panels, records};
 use crate::panels::{NoPanels, Panels};
 use crate::plan::{ArraySize, MAX_INDEX, push, start};
@@ -16,6 +16,11 @@ use crate::spmm::read_array;
 
 /// Columns of the inner dimension at a time, for each of which there is a kernel; the last goes on with the next.
 const SLICES: [u32; 5] = [16, 32, 64, 128, 256];
+
+/// The slice of so long an inner dimension.
+pub(crate) fn slice_of(inner: u64) -> u32 {
+    SLICES.into_iter().find(|&slice| inner <= u64::from(slice)).unwrap_or(SLICES[SLICES.len() - 1])
+}
 
 /// Panels and their pieces, before upload.
 #[derive(Default)]
@@ -37,8 +42,7 @@ impl LaidOutPanels {
         })?;
         let blocks = if inner > 128 { BLOCKS_PER_MULTIPROCESSOR - 1 } else { BLOCKS_PER_MULTIPROCESSOR };
         let places = blocks * u64::from(device.multiprocessors().max(1));
-        let mut pieces = Pieces::of(&panels, Cut::Places(places), true)?.pieces;
-        pieces.retain(|[_, begin, end, _]| begin < end);
+        let pieces = pieces_without_sums(&panels, Cut::Places(places))?;
         Ok(Self { panels, pieces })
     }
 
@@ -113,8 +117,8 @@ impl PanelsPart {
 
     /// The kernel for so long an inner dimension; those that read vectors take whole ones.
     pub(super) fn kernel(&self, inner: u64, vectors: bool) -> &'static Entry {
-        let slice = SLICES.iter().position(|&slice| inner <= u64::from(slice)).unwrap_or(SLICES.len() - 1);
-        self.kernels[if vectors && inner.is_multiple_of(4) { slice } else { SLICES.len() }]
+        let takes = |slice: &u32| vectors && inner.is_multiple_of(4) && *slice == slice_of(inner);
+        self.kernels[SLICES.iter().position(takes).unwrap_or(SLICES.len())]
     }
 
     /// Queues the part of a product.

@@ -12,6 +12,7 @@ use crate::costs::{DeviceCosts, GroupThresholds, TileThresholds};
 use crate::error::{PlanError, SpmmError};
 use crate::num::{index, real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
+use crate::panels::may_share;
 use crate::parallelism::GroupLaunch;
 use crate::plan::{Exceptions, MAX_INDEX};
 use crate::predict::weigh::{Candidate, Sharing, leave_out_panels, reason, weigh};
@@ -222,12 +223,11 @@ fn may_have_panels(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) ->
         && many
         && !facts.on_device
         && options.width >= LEAST_PANEL_WIDTH
-        && facts.nnz / LEAST_PANEL_MEAN >= facts.rows
+        && may_share(wide(facts.rows), wide(facts.nnz))
 }
 
-/// Narrowest `B` for which panels are weighed, and mean entries of a row.
+/// Narrowest `B` for which panels are weighed.
 const LEAST_PANEL_WIDTH: usize = 16;
-const LEAST_PANEL_MEAN: usize = 6;
 
 /// What is predicted to be quickest, where predicted times decide.
 fn by_times(
