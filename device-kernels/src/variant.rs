@@ -435,6 +435,20 @@ pub enum Variant {
     CountTiles,
     /// [`crate::patterns::SampleTiles`]: the records of tiles of sampled products.
     SampleTiles,
+    /// [`crate::panels::CountSpans`]: how many spans the columns of each panel fill.
+    CountSpans,
+    /// [`crate::panels::MarkRows`]: which columns of a span each row of a panel has.
+    MarkRows,
+    /// [`crate::panels::BundleRows`]: the rows of panels that make bundles.
+    BundleRows,
+    /// [`crate::panels::MeasureRecords`]: how long the records of chunks are.
+    MeasureRecords,
+    /// [`crate::panels::WriteRecords`]: the records of chunks but for their values.
+    WriteRecords,
+    /// [`crate::panels::MeasurePositions`]: how long the records of chunks of sampled products are.
+    MeasurePositions,
+    /// [`crate::panels::WritePositions`]: the records of chunks of sampled products.
+    WritePositions,
     /// [`crate::patterns::CountClasses`]: rows of each block by how long a softmax works on them.
     CountClasses,
     /// [`crate::patterns::PlaceClasses`]: rows sorted by that.

@@ -222,7 +222,7 @@ impl TilePipeline {
 names!(TilePipeline, "pipeline of tiles";
     ThreeStages => "three-stages", TwoStages => "two-stages", Registers => "registers");
 
-/// Where a matrix is laid out in tiles: its preprocessing.
+/// Where a matrix is laid out in tiles or in panels of rows: its preprocessing.
 ///
 /// The arrays are the same, byte for byte. What differs is the time that making a plan takes, and where the plan keeps
 /// what it needs for new values: on the GPU these are 4 bytes for each entry and, with packed values, 20 for each

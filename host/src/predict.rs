@@ -16,7 +16,6 @@ use crate::costs::{
 };
 use crate::num::{real, wide};
 use crate::options::{Algorithm, Precision};
-use crate::panels::pieces::PIECES_PER_MULTIPROCESSOR;
 use crate::sddmm::{SddmmAlgorithm, slice_of};
 use crate::spmm::cut_above;
 use crate::spmm::points::RowLengths;
@@ -49,6 +48,14 @@ pub struct PanelCounts {
     pub columns: u64,
     /// Distinct columns of each four rows, summed.
     pub vectors: u64,
+}
+
+impl PanelCounts {
+    /// Those of all panels from `[columns, vectors]` of each.
+    pub(crate) fn sum(each: &[[u32; 2]]) -> Self {
+        let sum = |at: usize| each.iter().map(|counts| u64::from(counts[at])).sum();
+        Self { columns: sum(0), vectors: sum(1) }
+    }
 }
 
 /// A path whose time can be predicted.
@@ -128,6 +135,8 @@ const SUM_BYTES: f64 = 4.0;
 /// Columns of a chunk of a panel, of a product and of a sampled one.
 const CHUNK_COLUMNS: f64 = windrow_kernels::row_panels::SLOTS as f64;
 const SAMPLED_CHUNK_COLUMNS: f64 = windrow_kernels::sddmm::panels::SLOTS as f64;
+/// Pieces that panels are cut into for each multiprocessor, about, where there are fewer of them.
+const PIECES: f64 = 6.0;
 /// Pieces of sampled panels on a multiprocessor that keep it busy.
 const PIECES_ENOUGH: f64 = 2.0;
 /// Bytes of a vector of a panel: four values, and where they belong.
@@ -342,8 +351,7 @@ fn panel_terms(of: &Size, paths: &PathCosts) -> PanelCosts {
     let panels = (of.rows / PANEL_ROWS).max(1.0);
     let chunks = columns / CHUNK_COLUMNS + panels / 2.0; // the last of a panel is half full
     // Panels are cut until there are pieces for all multiprocessors, or one for each chunk.
-    let pieces =
-        (real(PIECES_PER_MULTIPROCESSOR) * paths.multiprocessors / (panels * slices)).min(chunks / panels);
+    let pieces = (PIECES * paths.multiprocessors / (panels * slices)).min(chunks / panels);
     let [streamed, spilled] = of.streamed(vectors * VECTOR_BYTES, columns, paths);
     PanelCosts {
         launch: 1.0,
@@ -403,7 +411,7 @@ fn sampled_panel_terms(of: &Size, paths: &PathCosts) -> SampledPanelCosts {
     let slices = (of.columns / slice).ceil();
     let panels = (of.rows / PANEL_ROWS).max(1.0);
     let chunks = columns / SAMPLED_CHUNK_COLUMNS + panels / 2.0; // the last of a panel is half full
-    let wanted = real(PIECES_PER_MULTIPROCESSOR) * paths.multiprocessors / panels;
+    let wanted = PIECES * paths.multiprocessors / panels;
     let pieces = wanted.clamp(1.0, (chunks / panels).max(1.0));
     // Of few pieces each takes as long as if there were enough of them.
     let alone = (PIECES_ENOUGH * paths.multiprocessors / (pieces * panels)).max(1.0);

@@ -73,24 +73,13 @@ pub(crate) fn compare<V: Value>(
     (a, on_device): (&Csr<V>, &DeviceCsr<'_, V>),
 ) -> String {
     let what = format!("{name}, {options:?} on {device}");
-    let of_host = |options: SpmmOptions| {
-        Spmm::builder(a).options(options).preprocessing(Preprocessing::Auto).build(device).unwrap()
-    };
-    let mut want = of_host(options);
+    let want = Spmm::builder(a).options(options).preprocessing(Preprocessing::Auto).build(device).unwrap();
     let got = Spmm::builder(on_device)
         .options(options)
         .build_on(&device.stream())
         .unwrap_or_else(|e| panic!("{what}: {e}"));
-    // Panels are made on the host, and weighed for a matrix there alone: the same plan is asked for then.
-    let weighs_panels = want.report().weighed.iter().any(|of| of.algorithm == "row-panels");
-    if weighs_panels {
-        want = of_host(SpmmOptions { algorithm: got.report().algorithm, ..options });
-    }
     let facts = |plan: &SpmmPlan| {
-        let mut r = plan.report().clone();
-        if weighs_panels {
-            r.reason.clear();
-        }
+        let r = plan.report().clone();
         let counts =
             [r.windows, r.tiles, r.steps, r.workers, r.column_vectors, r.split, r.split_rows, r.segments];
         let others = (r.rows, r.cols, r.nnz, r.empty_rows, r.overflowed_values, r.algorithm, r.reason);
@@ -111,6 +100,7 @@ fn plans() -> Vec<SpmmOptions> {
         parallelism: Some("{<1/8 row, 4 col>, 8}".parse().unwrap()),
         ..rows
     };
+    let panels = SpmmOptions { algorithm: Algorithm::RowPanels, ..rows };
     let tiles = SpmmOptions { algorithm: Algorithm::TileStream, precision: Precision::F16, ..rows };
     vec![
         rows,
@@ -128,6 +118,9 @@ fn plans() -> Vec<SpmmOptions> {
             precision: Precision::F16,
             ..groups
         },
+        panels,
+        SpmmOptions { row_division: cut, ..panels },
+        SpmmOptions { row_division: cut, determinism: Determinism::Fast, ..panels },
         SpmmOptions { algorithm: Algorithm::MergePath, ..rows },
         SpmmOptions { algorithm: Algorithm::MergePath, row_division: cut, precision: Precision::F16, ..rows },
         tiles,
@@ -226,7 +219,6 @@ fn other_plans_are_made_of_a_copy() {
             SpmmOptions { algorithm: Algorithm::MatricizedRows, precision: f16, ..rows },
             "rows are dealt out there",
         ),
-        (SpmmOptions { algorithm: Algorithm::RowPanels, ..rows }, "rows are dealt out there"),
         (
             SpmmOptions { algorithm: Algorithm::Hybrid, precision: f16, ..rows },
             "it is estimated there how rows are best divided",

@@ -12,8 +12,7 @@ use windrow_testkit::{Pattern, SplitMix64, Values};
 
 use crate::common::{devices, kernel_devices, report_missing_gpu};
 use crate::device_csr::{of_i32, of_i64};
-use crate::predicted::without_panels;
-use crate::preprocessing::matrices;
+use crate::preprocessing::{matrices, panel_matrices};
 
 /// An option of each kind: entries, groups, tiles, and hybrids from all in tiles to nothing.
 fn plans() -> Vec<SddmmOptions> {
@@ -22,12 +21,15 @@ fn plans() -> Vec<SddmmOptions> {
     let groups = SddmmOptions { algorithm: SddmmAlgorithm::Groups, ..entries.clone() };
     let tiles =
         SddmmOptions { algorithm: SddmmAlgorithm::Tiles, precision: Precision::F16, ..entries.clone() };
+    let panels = SddmmOptions { algorithm: SddmmAlgorithm::RowPanels, ..entries.clone() };
     let mut plans = vec![
         entries.clone(),
         SddmmOptions { form: scale, precision: Precision::F64, ..entries.clone() },
         SddmmOptions { form: scale, precision: Precision::Bf16, ..entries },
         groups.clone(),
         SddmmOptions { form: scale, precision: Precision::F16, ..groups },
+        panels.clone(),
+        SddmmOptions { form: scale, inner: 200, ..panels },
         tiles.clone(),
         SddmmOptions { form: scale, precision: Precision::Tf32, ..tiles.clone() },
         SddmmOptions { precision: Precision::Bf16, ..SddmmOptions::default() },
@@ -70,20 +72,14 @@ fn check<V: Value>(
         .build_on(&device.stream())
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let r = got.report();
-    let weighed = without_panels(&want.report().weighed);
-    assert_eq!(r.weighed, weighed, "{what}");
-    if want.report().algorithm == SddmmAlgorithm::RowPanels {
-        assert_eq!(r.algorithm.to_string(), weighed[0].algorithm, "{what}");
-    } else {
-        let facts = |plan: &SddmmPlan| {
-            let r = plan.report().clone();
-            let counts = [r.tiles, r.column_vectors, r.window_rows, r.batches, r.device_bytes];
-            let others = (r.rows, r.cols, r.nnz, r.algorithm, r.group, r.scheduling);
-            (counts, others, r.entries, r.tile_share, r.utilisation, r.arrays)
-        };
-        assert_eq!(facts(&got), facts(&want), "{what}");
-        same_arrays(&what, &want, &got);
-    }
+    let facts = |plan: &SddmmPlan| {
+        let r = plan.report().clone();
+        let counts = [r.tiles, r.column_vectors, r.window_rows, r.batches, r.panel_columns, r.panel_vectors];
+        let others = (r.rows, r.cols, r.nnz, r.algorithm, r.group, r.scheduling, r.weighed);
+        (counts, others, r.entries, r.tile_share, r.utilisation, r.arrays, r.device_bytes)
+    };
+    assert_eq!(facts(&got), facts(&want), "{what}");
+    same_arrays(&what, &want, &got);
     if a.nnz() > 0 {
         assert_eq!(
             (r.preprocessing, &*r.preprocessing_reason),
@@ -112,7 +108,7 @@ fn shared() -> Vec<(&'static str, Csr<f32>)> {
 
 #[test]
 fn the_arrays_are_those_of_the_host() {
-    let (plans, mut matrices) = (plans(), matrices());
+    let (plans, mut matrices) = (plans(), panel_matrices());
     matrices.extend(shared());
     for (turn, (name, a)) in matrices.iter().enumerate() {
         for (i, options) in plans.iter().enumerate() {

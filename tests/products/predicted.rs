@@ -1,8 +1,8 @@
 //! What `Auto` predicts and takes: plans, and what is told without one, agree.
 
 use windrow::{
-    Algorithm, Candidate, Csr, Device, DeviceCsr, DeviceKind, EmulatorSchedule, Error, Fault, Precision,
-    Profile, Sddmm, SddmmAlgorithm, SddmmPlan, Spmm, SpmmPlan,
+    Algorithm, Csr, Device, DeviceCsr, DeviceKind, EmulatorSchedule, Error, Fault, Precision, Profile, Sddmm,
+    SddmmAlgorithm, SddmmPlan, Spmm, SpmmPlan,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -20,11 +20,6 @@ fn matrices() -> Vec<(&'static str, Csr<f32>)> {
     ];
     patterns.push(("wide", Pattern::random(16, 5000, 60, &mut rng)));
     patterns.into_iter().map(|(name, pattern)| (name, pattern.with_values(Values::Reals, &mut rng))).collect()
-}
-
-/// What is weighed for a matrix on the device: panels are made on the host, for a matrix there alone.
-pub(crate) fn without_panels(candidates: &[Candidate]) -> Vec<Candidate> {
-    candidates.iter().filter(|of| of.algorithm != Algorithm::RowPanels.to_string()).cloned().collect()
 }
 
 /// The decision that is told without a GPU is the one that plans make, of matrices on the host and on the device.
@@ -51,18 +46,12 @@ fn what_is_told_is_what_plans_take() {
                     assert_eq!((report.requested, report.requested_precision), (Algorithm::Auto, precision));
                     let there = Spmm::builder(&on_device).width(width).precision(precision);
                     let there = there.build_on(&device.stream()).unwrap().report().clone();
-                    let mut candidates = without_panels(&told.candidates);
-                    if candidates.len() < told.candidates.len() && candidates.len() < 2 {
-                        candidates.clear(); // one is not weighed
-                    }
-                    assert_eq!(there.weighed, candidates, "{what}");
-                    if told.algorithm != Algorithm::RowPanels {
-                        assert_eq!(
-                            (there.algorithm, there.precision),
-                            (told.algorithm, told.precision),
-                            "{what}"
-                        );
-                    }
+                    assert_eq!(there.weighed, told.candidates, "{what}");
+                    assert_eq!(
+                        (there.algorithm, there.precision),
+                        (told.algorithm, told.precision),
+                        "{what}"
+                    );
                     in_f32 += u32::from(precision == Precision::Tf32 && told.precision == Precision::F32);
 
                     let builder = Sddmm::builder(&a).inner(width).precision(precision);
@@ -80,14 +69,12 @@ fn what_is_told_is_what_plans_take() {
                     );
                     let there = Sddmm::builder(&on_device).inner(width).precision(precision);
                     let there = there.build_on(&device.stream()).unwrap().report().clone();
-                    assert_eq!(there.weighed, without_panels(&told.candidates), "{what}");
-                    if told.algorithm != SddmmAlgorithm::RowPanels {
-                        assert_eq!(
-                            (there.algorithm, there.precision),
-                            (told.algorithm, told.precision),
-                            "{what}"
-                        );
-                    }
+                    assert_eq!(there.weighed, told.candidates, "{what}");
+                    assert_eq!(
+                        (there.algorithm, there.precision),
+                        (told.algorithm, told.precision),
+                        "{what}"
+                    );
                 }
             }
         }

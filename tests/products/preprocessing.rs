@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use windrow::internal::device_arrays;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Csr, Determinism, Device, EmulatorSchedule, Permutation, Precision, Preprocessing, Schedule,
-    Spmm, SpmmOptions, SpmmPlan, TileValues, Value, f16,
+    Algorithm, Csr, Determinism, Device, EmulatorSchedule, Permutation, Precision, Preprocessing,
+    RowDivision, Schedule, Spmm, SpmmOptions, SpmmPlan, TileValues, Value, f16,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -238,6 +238,52 @@ fn the_same_division_by_column_vectors() {
     let report = plan.report();
     assert!(report.rows_in_both > 0 && report.residual_rows > report.rows_in_both, "{report}");
     assert!(report.split_rows > 0 && report.split > report.split_rows, "{report}");
+}
+
+/// The same for panels of rows: bundles of rows that are alike and that have nothing in common, spans that are full and
+/// that are not, more columns than a step of the kernels takes, rows and panels without entries.
+pub(crate) fn panel_matrices() -> Vec<(&'static str, Csr<f32>)> {
+    let mut rng = SplitMix64::new(0x9a4e1);
+    let mut matrices = matrices();
+    let lengths: Vec<usize> = (0..200).map(|row| if row % 50 == 7 { 0 } else { rng.below(40) }).collect();
+    matrices.push(("shared columns", matrix(70, &lengths, &mut rng)));
+    matrices.push(("hardly shared", matrix(5000, &lengths, &mut rng)));
+    // Three kinds of rows by turns, of 31, 33 and 300 columns, then a panel without entries, then one row.
+    let kinds = [0..31_u32, 40..73, 60..360];
+    let rows = (0..129).map(|row| match row {
+        0..64 | 128 => kinds[row % 3].clone().collect(),
+        _ => Vec::new(),
+    });
+    let alike = Pattern { cols: 400, rows: rows.collect() };
+    matrices.push(("alike", alike.with_values(Values::Reals, &mut rng)));
+    matrices
+}
+
+#[test]
+fn the_same_panels() {
+    let (devices, matrices) = (devices(), panel_matrices());
+    let panels = SpmmOptions { algorithm: Algorithm::RowPanels, width: 64, ..SpmmOptions::default() };
+    let in_pieces = RowDivision { piece_entries: Some(50), ..RowDivision::default() };
+    for (name, a) in &matrices {
+        for (at, device) in devices.iter().enumerate() {
+            check(panels, device, (name, a), None);
+            let cut = SpmmOptions { row_division: in_pieces, ..panels };
+            let determinism = [Determinism::RunToRun, Determinism::Fast][at % 2];
+            check(SpmmOptions { determinism, ..cut }, device, (name, a), None);
+        }
+    }
+    report_missing_gpu("panels", 2 * matrices.len());
+    // Values of any type, in the same places.
+    let wide = vec![1.0 + 2f64.powi(-40), 1e300, -0.0, f64::NAN, 1e-300, f64::NEG_INFINITY];
+    let a = Csr::try_from_parts(2, 4, vec![0, 3, 6], vec![0, 1, 3, 0, 2, 3], wide).unwrap();
+    let half = a.with_values([1.5f32, -2.0, 0.0, 65504.0, 1e-7, 3.0].map(f16::from_f32).to_vec()).unwrap();
+    let nan = a.with_values(vec![1.0, f32::from_bits(0xffc1_2345), f32::INFINITY, -0.0, 1e-40, 2.0]).unwrap();
+    for device in devices {
+        check(panels, &device, ("f64 values", &a), None);
+        check(panels, &device, ("f16 values", &half), None);
+        check(panels, &device, ("f32 with NaN", &nan), None);
+    }
+    report_missing_gpu("panels of values of any type", 3);
 }
 
 /// Values of any type are rounded once; what is not finite or too large is what it is on the CPU.

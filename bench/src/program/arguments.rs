@@ -8,7 +8,7 @@ use windrow::{Device, DeviceSelector};
 
 use super::{Exit, Failure};
 use crate::measure::{L2, Sampling};
-use crate::suites::matrices::MatrixSource;
+use crate::suites::matrices::{Family, MatrixSource};
 
 /// What every suite is told.
 #[derive(Debug, Args)]
@@ -74,6 +74,9 @@ pub(crate) struct MatrixArguments {
     /// Made-up matrices, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "summarise")]
     pub(crate) synthetic: Vec<Synthetic>,
+    /// Made-up matrices of many structures, to which costs are fitted, by name.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "summarise")]
+    pub(crate) families: Vec<Family>,
 }
 
 impl MatrixArguments {
@@ -83,8 +86,9 @@ impl MatrixArguments {
     /// [`Exit::Usage`] if there are none.
     pub(crate) fn sources(&self, common: &Common) -> Result<Vec<MatrixSource>, Failure> {
         let files = common.files.iter().cloned().map(MatrixSource::File);
-        let sources: Vec<_> =
-            files.chain(self.synthetic.iter().copied().map(MatrixSource::Synthetic)).collect();
+        let synthetic = self.synthetic.iter().copied().map(MatrixSource::Synthetic);
+        let families = self.families.iter().copied().map(MatrixSource::Family);
+        let sources: Vec<_> = files.chain(synthetic).chain(families).collect();
         match sources.is_empty() {
             true => Err(Failure::usage("no matrix: name files, or made-up ones with --synthetic")),
             false => Ok(sources),

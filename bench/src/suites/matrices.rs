@@ -1,5 +1,7 @@
 //! The matrices that suites measure: where they come from, and the cases of each.
 
+mod families;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -12,6 +14,7 @@ use windrow::{Csr, io};
 use super::facts::MatrixFacts;
 use crate::measure::operands::pattern_checksum;
 use crate::measure::{BenchError, L2};
+pub(crate) use families::Family;
 
 /// A matrix that is loaded when its turn comes.
 #[derive(Debug, Clone)]
@@ -19,6 +22,8 @@ pub(crate) enum MatrixSource {
     /// A file in any format that windrow reads.
     File(PathBuf),
     Synthetic(Synthetic),
+    /// A made-up one of the many that costs are fitted to.
+    Family(Family),
     /// A matrix that is there.
     #[cfg(test)]
     InMemory {
@@ -34,6 +39,7 @@ impl MatrixSource {
         match self {
             Self::File(path) => file_name(path),
             Self::Synthetic(kind) => kind.name().to_owned(),
+            Self::Family(family) => family.name().to_owned(),
             #[cfg(test)]
             Self::InMemory { name, .. } => name.clone(),
         }
@@ -47,6 +53,7 @@ impl MatrixSource {
         let csr = match self {
             Self::File(path) => io::read_csr(path)?,
             Self::Synthetic(kind) => kind.generate(seed)?,
+            Self::Family(family) => family.generate(seed)?,
             #[cfg(test)]
             Self::InMemory { csr, .. } => csr.clone(),
         };

@@ -7,6 +7,7 @@ use crate::element::{F16, Tf32};
 use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
 use crate::hybrid::{CountRest, CutRest, JudgeRows, KeyRows, ListShort, MarkShort, MeasureRest, SumRest, SumShort};
 use crate::paths::{ChainShares, FillSteps, ListShares, MarkShares, NextShares};
+use crate::panels::{BundleRows, CountSpans, MarkRows, MeasurePositions, MeasureRecords, WritePositions, WriteRecords};
 use crate::patterns::{CountBatches, CountClasses, CountTiles, ListBatches, ListRest, MarkRest, PlaceClasses, RankVectors, SampleTiles};
 use crate::preprocess::{DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListStreamPieces, ListVectors, ListWorkers, MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps};
 use crate::reorder::{ClusterKeys, CollectCandidates, CountColumns, CountLists, CountUnions, CountVectors, ListFilled, ListLeft, ListPairs, MarkPairs, Match, PairLeft, PlaceOrder, Propose, WriteLists, WriteUnions};
@@ -104,6 +105,15 @@ entries! {
         patterns_list_rest => ListRest,
         patterns_count_tiles => CountTiles,
         patterns_sample_tiles => SampleTiles,
+    }
+    preprocess_panels {
+        panels_count_spans => CountSpans,
+        panels_mark_rows => MarkRows,
+        panels_bundle_rows => BundleRows,
+        panels_measure_records => MeasureRecords,
+        panels_write_records => WriteRecords,
+        panels_measure_positions => MeasurePositions,
+        panels_write_positions => WritePositions,
     }
     preprocess_paths {
         paths_next_shares => NextShares,

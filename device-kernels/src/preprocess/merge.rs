@@ -128,8 +128,8 @@ unsafe fn search<S: Simt>(s: &S, columns: GlobalPtr<u32>, count: u32, column: u3
 ///   before position `i`;
 /// - `slot_begins` has an element for each 8 slots of `windows` windows and one more; `window_vectors` has
 ///   `windows + 1`;
-/// - unless `vectors` is null: `sources` and `masks` are those of [`MergeColumns`], and `vectors` has
-///   `ranks[entries] + 1` elements.
+/// - unless `vectors` is null: `sources` and `masks` are those of [`MergeColumns`], `vectors` has
+///   `ranks[entries] + 1` elements, and `columns`, unless it is null, `ranks[entries]`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ListVectorsParams {
@@ -148,6 +148,8 @@ pub struct ListVectorsParams {
     /// `[column, first position]` of each column of each window; behind the last, the number of positions. Null: not
     /// yet.
     pub vectors: GlobalPtr<[u32; 2]>,
+    /// The columns alone; null: not wanted.
+    pub columns: GlobalPtr<u32>,
     /// Number of entries in all windows.
     pub entries: u32,
     /// Number of windows, of 8 slots each.
@@ -178,7 +180,11 @@ impl Kernel for ListVectors {
             } else if i < p.entries {
                 if s.load_readonly(p.masks.at(i)) != 0 {
                     let column = s.load_readonly(p.col_indices.at(s.load_readonly(p.sources.at(i))));
-                    s.store(p.vectors.at(s.load_readonly(p.ranks.at(i))), [column, i]);
+                    let rank = s.load_readonly(p.ranks.at(i));
+                    s.store(p.vectors.at(rank), [column, i]);
+                    if p.columns != GlobalPtr::NULL {
+                        s.store(p.columns.at(rank), column);
+                    }
                 }
             } else if i == p.entries {
                 s.store(p.vectors.at(s.load_readonly(p.ranks.at(i))), [crate::NO_COLUMN, i]);

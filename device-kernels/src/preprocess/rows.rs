@@ -159,8 +159,7 @@ impl Kernel for PlaceRows {
 /// Arguments of [`PlaceAllRows`].
 ///
 /// # Obligations
-/// - `row_offsets` has `rows + 1` elements; `slots` is `rows` or up to 7 more, at most
-///   [`MOST_ITEMS`](super::MOST_ITEMS);
+/// - `row_offsets` has `rows + 1` elements; `slots` is `rows` or more, at most [`MOST_ITEMS`](super::MOST_ITEMS);
 /// - `window_rows` has `slots` elements, `slot_begins` one more.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -171,14 +170,14 @@ pub struct PlaceAllRowsParams {
     pub window_rows: GlobalPtr<u32>,
     /// Entries of the slots before each.
     pub slot_begins: GlobalPtr<u32>,
-    /// Rows of the matrix, each with entries.
+    /// Rows of the matrix.
     pub rows: u32,
-    /// Number of slots, 8 for each window.
+    /// Number of slots, whole windows of them.
     pub slots: u32,
 }
 
-/// What [`PlaceRows`] and a scan of [`RowLengths`] make of rows in their own order that all have entries: slots are
-/// rows, and begin where these do. A thread for each slot and the end.
+/// All rows in their own order: slots are rows, and begin where these do. Where all rows have entries, that is what
+/// [`PlaceRows`] and a scan of [`RowLengths`] make of them. A thread for each slot and the end.
 pub struct PlaceAllRows;
 
 impl Kernel for PlaceAllRows {

@@ -36,8 +36,10 @@ use crate::unroll::{each, each4};
 use crate::variant::Variant;
 use crate::{NO_COLUMN, NO_ROW};
 
-pub use record::{BATCH_VECTORS, BATCH_WORDS, HEAD_WORDS, NAME_WORDS, SLOTS, batches_word, record_words};
-use record::{COUNT_BITS, FIRSTS_AT, MAX_BATCHES, NAME_BYTES, RECORD_BYTES};
+pub use record::{
+    BATCH_VECTORS, BATCH_WORDS, HEAD_WORDS, MAX_BATCHES, NAME_WORDS, SLOTS, batches_word, record_words,
+};
+use record::{COUNT_BITS, FIRSTS_AT, NAME_BYTES, RECORD_BYTES};
 
 /// Threads of a block.
 const THREADS: u32 = PANEL_WARPS * WARP;

@@ -39,7 +39,9 @@ use crate::variant::Variant;
 use crate::{NO_COLUMN, NO_ROW, NO_SLOT};
 
 use record::{BOUND_BITS, NAME_BYTES, RECORD_BYTES, SLOT_AT};
-pub use record::{HEAD_WORDS, NAME_WORDS, SLOTS, bounds_word, record_words, values_at, vector_word};
+pub use record::{
+    HEAD_WORDS, MAX_PAIRS, NAME_WORDS, SLOTS, bounds_word, record_words, values_at, vector_word,
+};
 
 /// Chunks in shared memory.
 const STAGES: u32 = 2;

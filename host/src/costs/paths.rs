@@ -283,6 +283,10 @@ pub struct PathCosts {
     pub panels_f32: PanelCosts,
     /// Microseconds in which the host lays an entry out in panels.
     pub panel_entry_us: f64,
+    /// Microseconds in which kernels lay panels out, of however few entries.
+    pub panel_kernels_us: f64,
+    /// Microseconds that an entry adds to these.
+    pub panel_kernels_entry_us: f64,
     /// Sampled products entry by entry, in f16.
     pub sampled_entries_f16: SampledEntryCosts,
     /// Sampled products entry by entry, in f32.
@@ -318,6 +322,8 @@ impl PathCosts {
             tiles_tf32: self.tiles_tf32.scaled(times),
             panels_f32: self.panels_f32.scaled(times),
             panel_entry_us: self.panel_entry_us,
+            panel_kernels_us: self.panel_kernels_us,
+            panel_kernels_entry_us: self.panel_kernels_entry_us,
             sampled_entries_f16: self.sampled_entries_f16.scaled(times),
             sampled_entries_f32: self.sampled_entries_f32.scaled(times),
             sampled_groups_f16: self.sampled_groups_f16.scaled(times),
@@ -325,6 +331,14 @@ impl PathCosts {
             sampled_tiles_f16: self.sampled_tiles_f16.scaled(times),
             sampled_tiles_tf32: self.sampled_tiles_tf32.scaled(times),
             sampled_panels_f32: self.sampled_panels_f32.scaled(times),
+        }
+    }
+
+    /// Microseconds in which so many entries are laid out in panels of rows, by kernels or by the host.
+    pub(crate) fn panel_layout_us(&self, entries: f64, by_kernels: bool) -> f64 {
+        match by_kernels {
+            true => self.panel_kernels_us + self.panel_kernels_entry_us * entries,
+            false => self.panel_entry_us * entries,
         }
     }
 
@@ -338,7 +352,7 @@ impl PathCosts {
     }
 
     /// Each group of numbers with the name of its field.
-    fn named(&self) -> [(&'static str, Vec<f64>); 15] {
+    fn named(&self) -> [(&'static str, Vec<f64>); 16] {
         [
             ("rows_f16", self.rows_f16.numbers()),
             ("rows_f32", self.rows_f32.numbers()),
@@ -348,6 +362,7 @@ impl PathCosts {
             ("tiles_tf32", self.tiles_tf32.numbers()),
             ("panels_f32", self.panels_f32.numbers()),
             ("panel_entry_us", vec![self.panel_entry_us]),
+            ("panel_kernels_us", vec![self.panel_kernels_us, self.panel_kernels_entry_us]),
             ("sampled_entries_f16", self.sampled_entries_f16.numbers()),
             ("sampled_entries_f32", self.sampled_entries_f32.numbers()),
             ("sampled_groups_f16", self.sampled_groups_f16.numbers()),

@@ -1,6 +1,6 @@
 //! The device form of panels: their columns in chunks, and a record for each chunk. What these have in common is
 //! [`windrow_kernels::panels`]; the records of products with a dense matrix hold [values], those of sampled ones
-//! [positions].
+//! [positions]. On a GPU kernels make the former (`spmm::preprocess`), of which pieces are cut here.
 
 mod bundles;
 mod count;
@@ -20,7 +20,7 @@ use crate::num::{index, narrow, wide};
 use crate::predict::PanelCounts;
 
 use bundles::Bundled;
-pub(crate) use count::{may_share, panel_counts};
+pub(crate) use count::{Sample, may_share, panel_counts};
 
 const ROWS: usize = PANEL_ROWS as usize;
 const BUNDLE: usize = BUNDLE_ROWS as usize;
@@ -137,6 +137,16 @@ impl Panels {
         all.panel_chunks.push(narrow(all.work.len()));
         all.panel_words.push(first);
         Ok(all)
+    }
+
+    /// What pieces are cut from, of panels whose names and records are elsewhere.
+    pub(crate) fn elsewhere(
+        rows: Vec<[u32; BUNDLE]>,
+        work: Vec<ChunkWork>,
+        panel_chunks: Vec<u32>,
+        counts: PanelCounts,
+    ) -> Self {
+        Self { rows, work, panel_chunks, counts, ..Self::default() }
     }
 
     /// The number of panels.

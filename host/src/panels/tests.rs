@@ -6,7 +6,7 @@ use windrow_kernels::NO_SLOT;
 use windrow_kernels::row_panels::{HEAD_WORDS, NAME_WORDS, SLOTS, record_words, values_at};
 use windrow_kernels::sddmm::panels as sampled;
 
-use super::pieces::{Cut, Pieces, pieces_without_sums};
+use super::pieces::{Cut, Pieces, Places, pieces_without_sums};
 use super::positions::{position_panels, records};
 use super::values::ValuePanels;
 use super::*;
@@ -147,13 +147,16 @@ proptest! {
     ) {
         let a = matrix(64 * lengths.len() - 3, 300, |row, col| col < lengths[row / 64]);
         let panels = ValuePanels::of(a.pattern()).unwrap().panels;
-        for cut in [Cut::Entries(most), Cut::Blocks(blocks), Cut::Places(blocks)] {
+        let places = |slices| Cut::Places(Places { count: blocks, slices });
+        for cut in [Cut::Entries(most), places(1), places(3)] {
             let found = Pieces::of(&panels, cut, share).unwrap();
             let mut chunks: Vec<u32> = found.pieces.iter().flat_map(|piece| piece[1]..piece[2]).collect();
             chunks.sort_unstable();
             let without_sums = pieces_without_sums(&panels, cut).unwrap();
-            let with_entries = found.pieces.iter().filter(|[_, begin, end, _]| begin < end);
-            prop_assert!(without_sums.iter().map(|piece| &piece[..3]).eq(with_entries.map(|piece| &piece[..3])));
+            let mut others: Vec<u32> = without_sums.iter().flat_map(|piece| piece[1]..piece[2]).collect();
+            others.sort_unstable();
+            prop_assert_eq!(&others, &chunks);
+            prop_assert!(without_sums.iter().all(|&[_, begin, end, slot]| begin < end && slot == NO_SLOT));
             prop_assert_eq!(chunks, (0..narrow(panels.work.len())).collect::<Vec<_>>());
             let mut sums = std::collections::BTreeMap::new();
             for &[panel, begin, end, slot] in &found.pieces {
@@ -186,11 +189,28 @@ fn pieces_fill_the_places_that_there_are() {
         let a = matrix(64 * count, 40 * 32, |row, col| row % 64 == 0 && col % 2 == 0);
         ValuePanels::of(a.pattern()).unwrap().panels
     };
-    let pieces = |count, places| Pieces::of(&panels(count), Cut::Places(places), true).unwrap().pieces.len();
+    let cut = |count, slices| Cut::Places(Places { count, slices });
+    let pieces = |count, places| pieces_without_sums(&panels(count), cut(places, 1)).unwrap().len();
     assert_eq!(pieces(8, 8), 8, "one each");
     assert_eq!(pieces(9, 8), 36, "four each: in five rounds, where one each would take as long as eight");
     assert_eq!(pieces(2, 8), 8, "four of each");
     assert_eq!(pieces(65, 8), 65, "of so many none is cut");
+    // Where sums are kept, which has its price, into fewer.
+    let with_sums = |count, slices| Pieces::of(&panels(count), cut(8, slices), true).unwrap().pieces.len();
+    assert_eq!([with_sums(8, 1), with_sums(9, 1), with_sums(2, 1)], [8, 27, 8]);
+    assert_eq!(with_sums(4, 2), 4, "once for each slice");
+}
+
+/// Chunks that cost more are in pieces of fewer.
+#[test]
+fn pieces_of_a_panel_cost_about_the_same() {
+    // Eight chunks, the first two of which have 64 rows of entries, the others one.
+    let a = matrix(64, 8 * 32, |row, col| row == 0 || col < 64);
+    let panels = ValuePanels::of(a.pattern()).unwrap().panels;
+    let two = Places { count: 2, slices: 1 };
+    let pieces = pieces_without_sums(&panels, Cut::Places(two)).unwrap();
+    let bounds: Vec<_> = pieces.iter().map(|&[_, begin, end, _]| [begin, end]).collect();
+    assert_eq!(bounds, [[0, 3], [3, 8]], "{:?}", panels.work);
 }
 
 #[test]

@@ -70,6 +70,11 @@ pub(crate) trait Sharing<E> {
     fn panels(&mut self) -> Result<Option<PanelCounts>, E> {
         Ok(None)
     }
+
+    /// Whether the rows are on a device, so that kernels lay out what plans have of them.
+    fn is_on_device(&self) -> bool {
+        false
+    }
 }
 
 /// Where column vectors are all that can be counted.
@@ -155,22 +160,17 @@ pub(crate) fn weigh<E>(
     Ok(candidates)
 }
 
-/// Whether products that each save so many microseconds by panels of rows pay for laying these out: so many products,
-/// or many if that is not known.
-pub(crate) fn panels_pay(saved_us: f64, runs: Option<u64>, nnz: u64, costs: &DeviceCosts) -> bool {
-    runs.is_none_or(|runs| saved_us * real(runs) >= costs.paths.panel_entry_us * real(nnz))
+/// Whether products that each save so many microseconds by panels of rows pay for so many that it takes to lay these
+/// out: so many products, or many if that is not known.
+pub(crate) fn panels_pay(saved_us: f64, runs: Option<u64>, layout_us: f64) -> bool {
+    runs.is_none_or(|runs| saved_us * real(runs) >= layout_us)
 }
 
 /// Leaves panels of rows out if they are the quickest and do not [pay](panels_pay).
-pub(crate) fn leave_out_panels(
-    weighed: &mut Vec<Candidate>,
-    runs: Option<u64>,
-    nnz: u64,
-    costs: &DeviceCosts,
-) {
+pub(crate) fn leave_out_panels(weighed: &mut Vec<Candidate>, runs: Option<u64>, layout_us: f64) {
     if let [first, second, ..] = &weighed[..]
         && matches!(first.kind, Kind::Panels | Kind::SampledPanels)
-        && !panels_pay(second.predicted_us - first.predicted_us, runs, nnz, costs)
+        && !panels_pay(second.predicted_us - first.predicted_us, runs, layout_us)
     {
         weighed.remove(0);
     }

@@ -10,7 +10,7 @@ use super::report::SddmmReport;
 use crate::costs::DeviceCosts;
 use crate::device::Device;
 use crate::error::{PlanError, SddmmError};
-use crate::num::{index, wide};
+use crate::num::{index, real, wide};
 use crate::options::Precision;
 use crate::panels::may_share;
 use crate::plan::MAX_INDEX;
@@ -124,7 +124,8 @@ impl<A> SddmmBuilder<'_, A> {
         if self.options.algorithm == SddmmAlgorithm::Auto {
             let mut asked = self.candidates(entries);
             let mut counts = counts;
-            if self.may_have_panels(&counts, &profile.costs)
+            let layout_us = profile.costs.paths.panel_layout_us(real(entries), sharing.is_on_device());
+            if self.may_have_panels(&counts, &profile.costs, layout_us)
                 && let Some(panels) = sharing.panels()?
             {
                 counts.panels = panels;
@@ -134,7 +135,7 @@ impl<A> SddmmBuilder<'_, A> {
                 (report.algorithm, report.reason) = self.automatic();
             } else {
                 report.weighed = weigh(&counts, &asked, &profile.costs, &mut || sharing.vectors())?;
-                leave_out_panels(&mut report.weighed, self.options.expected_runs, entries, &profile.costs);
+                leave_out_panels(&mut report.weighed, self.options.expected_runs, layout_us);
                 report.reason = reason(&report.weighed);
                 report.algorithm = report.weighed[0].kind.sampled();
                 precision = report.weighed[0].precision;
@@ -185,14 +186,14 @@ impl<A> SddmmBuilder<'_, A> {
         candidates
     }
 
-    /// Whether panels of rows are weighed beside the other candidates: they serve f32, and take long to lay out, which
-    /// so few products do not pay for that would not if they took no time.
-    fn may_have_panels(&self, counts: &MatrixCounts, costs: &DeviceCosts) -> bool {
+    /// Whether panels of rows are weighed beside the other candidates: they serve f32, and take so long to lay out that
+    /// some expected products would not pay for them if they took no time.
+    fn may_have_panels(&self, counts: &MatrixCounts, costs: &DeviceCosts, layout_us: f64) -> bool {
         let by_entries = || predicted_us(counts, self.asked(Kind::SampledEntries, Precision::F32), costs);
         matches!(self.options.precision, Precision::F32 | Precision::Tf32)
             && counts.nnz > 0
             && may_share(counts.rows, counts.nnz)
-            && panels_pay(by_entries(), self.options.expected_runs, counts.nnz, costs)
+            && panels_pay(by_entries(), self.options.expected_runs, layout_us)
     }
 
     /// A path for the plan's inner dimension.

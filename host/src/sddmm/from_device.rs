@@ -13,21 +13,22 @@ use crate::error::SddmmError;
 use crate::num::wide;
 use crate::options::{Precision, Preprocessing};
 use crate::plan::{On, StageClock, check_device};
-use crate::spmm::received_vectors;
+use crate::spmm::{MOST_PANEL_ITEMS, OfReceived};
 
 impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
     /// Makes the plan of a pattern that is on a device, in the order of a stream: after what that was asked for so far.
     /// What that is asked for later comes after all reading of the matrix's arrays, which may then be written or freed.
     /// The plan may be run on any stream.
     ///
-    /// Kernels check the matrix and lay it out, for every algorithm but [`SddmmAlgorithm::RowPanels`], which is not
-    /// weighed: batches of entries, the row of each entry, tiles, and the division of a hybrid. Made on the host, of a
-    /// copy of the matrix, are plans of the CPU, those of panels, and those of matrices without entries or with 2³¹
-    /// rows or entries; [`SddmmReport::preprocessing_reason`](crate::SddmmReport::preprocessing_reason) says so.
+    /// Kernels check the matrix and lay it out, for every algorithm: batches of entries, the row of each entry, tiles,
+    /// the division of a hybrid, and panels of rows. Made on the host, of a copy of the matrix, are plans of the CPU,
+    /// and those of matrices without entries or with 2³¹ rows or entries (panels: more than 2²⁹);
+    /// [`SddmmReport::preprocessing_reason`](crate::SddmmReport::preprocessing_reason) says so.
     ///
     /// # Cost
     /// On a GPU one to three waits for a few numbers, the fewest for groups, one fewer for a matrix that was
-    /// [checked](DeviceCsr::checked); and kernels that are linear in rows and entries.
+    /// [checked](DeviceCsr::checked), of panels up to ten more, with what chooses them; and kernels that are linear in
+    /// rows and entries.
     ///
     /// # Errors
     /// - those of [`build`](SddmmBuilder::build);
@@ -69,8 +70,8 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         };
         let counted = batches.as_ref().map_or(0, CountedBatches::len);
         let counts = counts_of((a.rows(), a.cols(), a.nnz()), wide(counted));
-        let count = &mut || Ok(received_vectors(device, &received)?);
-        let precision = self.decide(counts, &self.profile_of(device), &mut report, count)?;
+        let sharing = &mut OfReceived { device, a: &received };
+        let precision = self.decide(counts, &self.profile_of(device), &mut report, sharing)?;
         let build = |options| self.clone().options(options).build_on(on);
         if let Some(plan) = self.tried(device, &mut report, build)? {
             return Ok(plan);
@@ -81,6 +82,9 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         }
         let threshold = (report.algorithm == SddmmAlgorithm::Hybrid).then(|| self.threshold(device));
         let made = lay_out(self, device, received, (threshold, batches), &mut report)?;
+        let Some(made) = made else {
+            return self.build_of_copy(on, "kernels cannot count as many words of records");
+        };
         clock.end("layout");
         report.preprocessing = Preprocessing::Gpu;
         report.preprocessing_reason = "the matrix is there".to_owned();
@@ -101,8 +105,9 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         if self.a.nnz() == 0 {
             return Some("it has no entries");
         }
-        if self.options.algorithm == SddmmAlgorithm::RowPanels {
-            return Some("panels are laid out there");
+        let panels = self.options.algorithm == SddmmAlgorithm::RowPanels;
+        if panels && self.a.rows().max(self.a.nnz()) > MOST_PANEL_ITEMS {
+            return Some("it has more than 2²⁹ rows or entries");
         }
         match self.values() {
             Some(_) => self.a.cannot_be_received(),

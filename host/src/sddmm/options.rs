@@ -45,9 +45,9 @@ pub enum SddmmAlgorithm {
     /// CUDA cores, entry by entry, by groups of threads of [a size that can be chosen](super::SddmmBuilder::groups),
     /// after Sgap. f32, f64 and f16.
     Groups,
-    /// CUDA cores over panels of 64 rows: what rows of a panel need of `Y` is brought to shared memory once, 32 rows of
+    /// CUDA cores over panels of 64 rows: what rows of a panel need of `Y` is brought to shared memory once, 64 rows of
     /// it at a time, and read once for every four rows of `X`, which are kept in registers. For patterns whose rows
-    /// share columns. f32. It is laid out on the host.
+    /// share columns. f32. Of a pattern that is on the device kernels lay it out, of others the host.
     RowPanels,
     /// Libra's distribution (section 4): the columns of a window in descending order of their entries, tiles that have
     /// at least [`tile_threshold`](super::SddmmBuilder::tile_threshold) entries on Tensor Cores, the rest on

@@ -14,12 +14,13 @@ use super::builder::SddmmBuilder;
 use super::gpu::{EntriesPart, GroupsPart, TilesPart};
 use super::options::{SddmmAlgorithm, SddmmForm};
 use super::report::SddmmReport;
+use super::row_panels::PanelsThere;
 use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SddmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
-use crate::spmm::{Condensed, Scratch, WindowCounts};
+use crate::spmm::{Condensed, DevicePanels, Scratch, WindowCounts};
 
 /// Scratch memory for each entry: masks, ranks, and a vector for each.
 const TILES_ENTRY_BYTES: u64 = 20;
@@ -27,14 +28,15 @@ const TILES_ENTRY_BYTES: u64 = 20;
 const HYBRID_ENTRY_BYTES: u64 = 36;
 
 /// Lays a pattern with entries out, with at least `threshold` entries in a tile of a hybrid, and with the batches that
-/// were counted before, if they were. Notes what the plan has, before there is memory for it.
+/// were counted before, if they were. Notes what the plan has, before there is memory for it. None for panels with more
+/// words of records than kernels count.
 pub(super) fn lay_out<A>(
     builder: &SddmmBuilder<'_, A>,
     device: &Device,
     a: Received,
     (threshold, counted): (Option<u32>, Option<CountedBatches>),
     report: &mut SddmmReport,
-) -> Result<(Counts, Uploaded), SddmmError> {
+) -> Result<Option<(Counts, Uploaded)>, SddmmError> {
     let precision = builder.options.precision;
     let columns = a.nnz;
     let mut uploaded = Uploaded::default();
@@ -59,6 +61,17 @@ pub(super) fn lay_out<A>(
             uploaded.entries = Some(EntriesPart { rows, begins, col_indices, kernels });
             counts
         }
+        SddmmAlgorithm::RowPanels => {
+            let made = DevicePanels::of_pattern(device, &a)?;
+            let Some(laid) = made.map(|made| PanelsThere::of(made, device, builder.options.inner)) else {
+                return Ok(None);
+            };
+            let laid = laid?;
+            let counts = Counts { panels: laid.counts(), ..Counts::default() };
+            builder.note(counts, report)?;
+            uploaded.panels = Some(laid.upload(device)?);
+            counts
+        }
         _ => {
             let windows = Windows::new(device, &a, threshold)?;
             let counts = windows.counts;
@@ -79,7 +92,7 @@ pub(super) fn lay_out<A>(
         }
     };
     uploaded.scale = (builder.options.form == SddmmForm::Scale).then_some(a.values);
-    Ok((counts, uploaded))
+    Ok(Some((counts, uploaded)))
 }
 
 /// The row of each entry.
@@ -183,7 +196,7 @@ impl Windows {
         let counts = DeviceBuffer::<TileCounts>::zeroed(device, 1, "counts of tiles")?;
         let mut tiles = SampleTilesParams {
             window_vectors: condensed.window_vectors,
-            vectors: condensed.list_vectors()?,
+            vectors: condensed.list_vectors(GlobalPtr::NULL)?,
             masks: condensed.masks,
             sources: condensed.sources.pointer(),
             order: GlobalPtr::NULL,

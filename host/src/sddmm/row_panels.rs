@@ -1,18 +1,19 @@
 //! Panels of rows of sampled products, on CUDA cores in f32. Their kernel is [`windrow_kernels::sddmm::SddmmPanels`].
 
-use windrow_formats::Pattern;
+use windrow_formats::{OutOfMemory, Pattern};
+use windrow_kernels::panels::PositionRecordsParams;
 use windrow_kernels::sddmm::{Sampled, SddmmPanelsParams};
 use windrow_kernels::{Entry, Variant};
 
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError, SddmmError};
-use crate::num::wide;
-use crate::panels::pieces::{BLOCKS_PER_MULTIPROCESSOR, Cut, pieces_without_sums};
+use crate::num::{narrow, wide};
+use crate::panels::pieces::{Cut, Places, pieces_without_sums};
 use crate::panels::positions::{position_panels, records};
 use crate::panels::{NoPanels, Panels};
 use crate::plan::{ArraySize, MAX_INDEX, push, start};
 use crate::predict::PanelCounts;
-use crate::spmm::read_array;
+use crate::spmm::{DevicePanels, WrittenPanels, read_array};
 
 /// Columns of the inner dimension at a time, for each of which there is a kernel; the last goes on with the next.
 const SLICES: [u32; 5] = [16, 32, 64, 128, 256];
@@ -40,9 +41,7 @@ impl LaidOutPanels {
                 PlanError::TooLarge { what, found, limit: MAX_INDEX, remedy }.into()
             }
         })?;
-        let blocks = if inner > 128 { BLOCKS_PER_MULTIPROCESSOR - 1 } else { BLOCKS_PER_MULTIPROCESSOR };
-        let places = blocks * u64::from(device.multiprocessors().max(1));
-        let pieces = pieces_without_sums(&panels, Cut::Places(places))?;
+        let pieces = pieces_of(&panels, device, inner)?;
         Ok(Self { panels, pieces })
     }
 
@@ -68,6 +67,46 @@ impl LaidOutPanels {
             records: DeviceBuffer::named(device, &records(&self.panels)?, "records")?,
             kernels: PanelsPart::kernels()?,
         }))
+    }
+}
+
+/// The pieces of panels on a device, for so long an inner dimension.
+fn pieces_of(panels: &Panels, device: &Device, inner: usize) -> Result<Vec<[u32; 4]>, OutOfMemory> {
+    let columns = narrow(inner.min(1 << 20));
+    pieces_without_sums(panels, Cut::Places(Places::of(device.multiprocessors(), columns, 1)))
+}
+
+/// Panels that kernels lay out, and their pieces, before there is memory for the records.
+pub(super) struct PanelsThere {
+    made: DevicePanels<PositionRecordsParams>,
+    pieces: Vec<[u32; 4]>,
+}
+
+impl PanelsThere {
+    pub(super) fn of(
+        made: DevicePanels<PositionRecordsParams>,
+        device: &Device,
+        inner: usize,
+    ) -> Result<Self, OutOfMemory> {
+        let pieces = pieces_of(&made.panels, device, inner)?;
+        Ok(Self { made, pieces })
+    }
+
+    pub(super) fn counts(&self) -> PanelArrays {
+        PanelArrays {
+            pieces: self.pieces.len(),
+            bundles: self.made.panels.rows.len(),
+            names: self.made.names.len(),
+            records: self.made.record_words,
+            counts: self.made.panels.counts,
+        }
+    }
+
+    /// The part of a plan of a pattern with entries.
+    pub(super) fn upload(self, device: &Device) -> Result<PanelsPart, DeviceError> {
+        let pieces = DeviceBuffer::named(device, &self.pieces, "pieces")?;
+        let WrittenPanels { rows, names, records } = self.made.written()?;
+        Ok(PanelsPart { pieces, rows, names, records, kernels: PanelsPart::kernels()? })
     }
 }
 

@@ -365,7 +365,7 @@ fn lay_out<'a, V: Value>(
         Way::Groups(division) => segment_group::lay_out(context, division)?,
         Way::Path => merge_path::lay_out(context)?,
         Way::Matricized => matricized_rows::lay_out(context)?,
-        Way::Panels => row_panels::lay_out(context)?,
+        Way::Panels => row_panels::lay_out(context, clock)?,
         Way::Rows | Way::Cpu(_) => row_split::lay_out(context)?,
     };
     clock.end("balance");

@@ -208,8 +208,8 @@ impl<'a, A> SpmmBuilder<'a, A> {
         self
     }
 
-    /// Where the matrix is laid out in tiles: [`Preprocessing::Auto`] unless told. Other plans than those of tiles, and
-    /// plans for the CPU, are made on the CPU; the report says where, why, and how long each stage took.
+    /// Where the matrix is laid out in tiles or in panels of rows: [`Preprocessing::Auto`] unless told. Other plans,
+    /// and plans for the CPU, are made on the CPU; the report says where, why, and how long each stage took.
     ///
     /// # Examples
     /// ```

@@ -8,6 +8,7 @@ use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 use super::options::SpmmOptions;
 use super::parts::row_split::SHORTEST_PIECE;
 use super::points::{Division, NARROW, RowLengths};
+use super::preprocess::by_kernels;
 use crate::costs::{DeviceCosts, GroupThresholds, TileThresholds};
 use crate::error::{PlanError, SpmmError};
 use crate::num::{index, real, wide};
@@ -216,12 +217,13 @@ fn candidates(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> Vec<
 
 /// Whether panels are weighed beside the other candidates: they serve f32, take long to make, and pay where rows have
 /// columns in common, which is not looked for in short ones.
-fn may_have_panels(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> bool {
+pub(super) fn may_have_panels(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> bool {
     let is_strict = matches!(options.precision, Precision::F32 | Precision::Tf32);
     let many = few_runs(options, &costs.tiles).is_none();
-    is_strict
+    options.algorithm == Algorithm::Auto
+        && is_strict
         && many
-        && !facts.on_device
+        && facts.own_order
         && options.width >= LEAST_PANEL_WIDTH
         && may_share(wide(facts.rows), wide(facts.nnz))
 }
@@ -249,7 +251,9 @@ fn by_times(
         return Ok(None);
     }
     let mut weighed = weigh(&counts, &asked, costs, &mut || sharing.vectors())?;
-    leave_out_panels(&mut weighed, options.expected_runs, wide(facts.nnz), costs);
+    let there = facts.on_device || by_kernels(options, facts.nnz, &costs.tiles).0;
+    let layout_us = costs.paths.panel_layout_us(real(wide(facts.nnz)), there);
+    leave_out_panels(&mut weighed, options.expected_runs, layout_us);
     let Candidate { kind, precision, .. } = weighed[0];
     let algorithm = kind.algorithm();
     let way = match kind {

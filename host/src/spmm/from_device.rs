@@ -10,20 +10,22 @@ use windrow_preprocess::partition::PartitionRule;
 
 use super::build::{Ready, Subject};
 use super::builder::SpmmBuilder;
-use super::decide::{Decision, Facts, Way, decide, few_runs, may_take_tiles};
+use super::decide::{Decision, Facts, Way, decide, few_runs, may_have_panels, may_take_tiles};
 use super::layout::{Context, columns_decide};
 use super::order::{self, RowOrder, Weighing};
 use super::part::LaidOut;
 use super::parts::tile_stream::ReceivedTiles;
-use super::parts::{merge_path, row_split, segment_group, tile_stream};
+use super::parts::{merge_path, row_panels, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
-use super::preprocess::Condensed;
+use super::preprocess::{Condensed, MOST_PANEL_ITEMS, received_panel_counts};
 use crate::csr::{CutAt, DeviceCsr, Known, Received, Wanted};
 use crate::device::{Device, Machine, Stream};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::wide;
 use crate::options::{Algorithm, Precision, Preprocessing};
 use crate::plan::{Bits, Exceptions, GivenValues, On, StageClock, Unplaced, check_device};
+use crate::predict::PanelCounts;
+use crate::predict::weigh::Sharing;
 use crate::profile::Profile;
 
 /// Why the host makes plans of matricised rows.
@@ -51,8 +53,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// was [tuned](Self::tuned) is for matrices of the host.
     ///
     /// # Cost
-    /// On a GPU two or three waits for a few numbers, of a hybrid up to five, and kernels that are linear in rows and
-    /// entries.
+    /// On a GPU two or three waits for a few numbers, of a hybrid up to five, where panels are weighed four more, where
+    /// they are taken another six; and kernels that are linear in rows and entries.
     ///
     /// # Errors
     /// - those of [`build`](SpmmBuilder::build);
@@ -111,8 +113,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let unread = received.unread.take();
         clock.end("read");
         let facts = self.facts(&received.record, received.exceptions());
-        let count = &mut || Ok(received_vectors(device, &received)?);
-        let mut decision = decide(&facts, &self.options, &profile, count)?;
+        let sharing = &mut OfReceived { device, a: &received };
+        let mut decision = decide(&facts, &self.options, &profile, sharing)?;
         clock.end("choose");
         let build = |options| self.clone().options(options).build_on(on.stream);
         if let Some(plan) = self.tried(device, &mut decision, build)? {
@@ -156,10 +158,11 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let known = wanted.known.or(a.known()).filter(|known| !wanted.columns || known.columns_counted);
         let Some(Known { record, .. }) = known else { return Ok(None) };
         let ordered = self.order.is_some() || options.reorder.is_some();
-        if wanted.exceptions || ordered || !a.can_be_spread() {
+        let facts = self.facts(&record, Exceptions::default());
+        let may_be_rows = !wanted.exceptions && !may_have_panels(&facts, options, &profile.costs);
+        if !may_be_rows || ordered || !a.can_be_spread() {
             return Ok(None);
         }
-        let facts = self.facts(&record, Exceptions::default());
         // Tiles are not among what is weighed here: they would want to know the exceptions of the values.
         let decision = decide(&facts, options, profile, &mut || Ok(wide(a.nnz())))?;
         let at = row_split::cut_at(options, a.device(), (a.rows(), a.nnz()), &record);
@@ -219,7 +222,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return Some(REORDERED);
         }
         match options.algorithm {
-            Algorithm::MatricizedRows | Algorithm::RowPanels => Some(DEALT),
+            Algorithm::MatricizedRows => Some(DEALT),
             Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
             Algorithm::ShortRows if options.precision == Precision::F64 => Some(GATHERED),
             _ => self.a.cannot_be_received(),
@@ -238,7 +241,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Way::Groups(division) => segment_group::made_on_host(self.a.nnz(), division.point),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
             Way::Path => None,
-            Way::Matricized | Way::Panels => Some(DEALT),
+            Way::Panels => row_panels::made_on_host(self.a.rows(), self.a.nnz()),
+            Way::Matricized => Some(DEALT),
             Way::Tiles(_) => Some(ESTIMATED),
             Way::Cpu(_) => Some("the plan runs there"),
         }
@@ -339,6 +343,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
                     ReceivedTiles::TooLarge => return Ok(None),
                 }
             }
+            Way::Panels => match row_panels::lay_out_by_kernels(&context, &mut clock)? {
+                Some(laid) => made(laid, &mut clock)?,
+                None => return Ok(None),
+            },
             _ => {
                 let cut = row_split::Cut::new(&context)?;
                 clock.end("segments");
@@ -349,9 +357,28 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     }
 }
 
-/// The column vectors of the windows of rows with entries. Waits for them.
-pub(crate) fn received_vectors(device: &Device, a: &Received) -> Result<u64, DeviceError> {
-    Ok(wide(Condensed::of_received(device, a, 0)?.read()?.vector_count()))
+/// A matrix on the device, whose rows are counted there as tiles and as panels would have them. Waits for the counts.
+pub(crate) struct OfReceived<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) a: &'a Received,
+}
+
+impl<E: From<DeviceError>> Sharing<E> for OfReceived<'_> {
+    fn vectors(&mut self) -> Result<u64, E> {
+        let condensed = Condensed::of_received(self.device, self.a, 0)?.read()?;
+        Ok(wide(condensed.vector_count()))
+    }
+
+    fn panels(&mut self) -> Result<Option<PanelCounts>, E> {
+        match self.a.rows.max(self.a.nnz) > MOST_PANEL_ITEMS {
+            true => Ok(None),
+            false => Ok(received_panel_counts(self.device, self.a)?),
+        }
+    }
+
+    fn is_on_device(&self) -> bool {
+        true
+    }
 }
 
 /// What is known when a matrix was received.

@@ -37,7 +37,7 @@ mod workspace;
 
 pub(crate) use build::cpu_arrays;
 pub use builder::SpmmBuilder;
-pub(crate) use from_device::{OnDevice, received_vectors};
+pub(crate) use from_device::{OfReceived, OnDevice};
 pub(crate) use gpu::{GpuPlan, PlanShape};
 pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
@@ -54,7 +54,9 @@ pub(crate) use parts::segment_group::{
 };
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
-pub(crate) use preprocess::{Condensed, Scratch, WindowCounts};
+pub(crate) use preprocess::{
+    Condensed, DevicePanels, MOST_PANEL_ITEMS, Scratch, WindowCounts, WrittenPanels,
+};
 pub use report::SpmmReport;
 pub use verify::Reference;
 pub use weighed::Weighed;

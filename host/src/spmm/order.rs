@@ -9,7 +9,7 @@ use windrow_preprocess::reorder::{Method, Options};
 
 use super::layout::Matrix;
 use super::options::SpmmOptions;
-use super::preprocess::{DeviceOrder, can_order, min_hash_order};
+use super::preprocess::{DeviceOrder, by_kernels, can_order, min_hash_order};
 use crate::device::Device;
 use crate::error::{DeviceError, PlanError, SpmmError};
 use crate::num::wide;
@@ -90,14 +90,7 @@ pub(super) fn on_device<A: Matrix>(
 /// Whether kernels may find the order of a matrix that is on the host: where they are asked for, or it has entries
 /// enough.
 fn may_for_host<A: Matrix>(a: &A, options: &SpmmOptions, profile: &Profile) -> bool {
-    can_order(a)
-        && match options.preprocessing {
-            Preprocessing::Cpu => false,
-            Preprocessing::Gpu => true,
-            Preprocessing::Auto => {
-                options.memory_limit.is_none() && wide(a.nnz()) >= profile.costs.tiles.layout_entries
-            }
-        }
+    can_order(a) && by_kernels(options, a.nnz(), &profile.costs.tiles).0
 }
 
 /// The order that kernels find of a matrix on the host; none where the host finds it.

@@ -1,7 +1,7 @@
 //! Plans made on the CPU and on the GPU: the same arrays, and what either takes.
 //!
-//! A plan with all rows in tiles, in f16 and in tf32, and Libra's division by column vectors. A device without kernels
-//! has nothing to compare: times are skipped and counted.
+//! A plan with all rows in tiles, in f16 and in tf32, Libra's division by column vectors, and panels of rows. A device
+//! without kernels has nothing to compare: times are skipped and counted.
 
 mod arguments;
 
@@ -101,8 +101,8 @@ impl Preprocess {
     }
 }
 
-/// All rows in tiles, and Libra's division by column vectors.
-fn paths() -> [SweepPath; 3] {
+/// All rows in tiles, Libra's division by column vectors, and panels of rows.
+fn paths() -> [SweepPath; 4] {
     let path = SweepPath::new;
     let hybrid = path(Algorithm::Hybrid, Precision::F16).options;
     let partition = Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA });
@@ -110,6 +110,7 @@ fn paths() -> [SweepPath; 3] {
         path(Algorithm::TileStream, Precision::F16),
         path(Algorithm::TileStream, Precision::Tf32),
         SpmmOptions { partition, ..hybrid }.into(),
+        path(Algorithm::RowPanels, Precision::F32),
     ]
 }
 

@@ -20,7 +20,7 @@ pub const HEAD_WORDS: u32 = FIRSTS_AT + PANEL_ROWS;
 /// Bits of each number in a [`batches_word`].
 pub(super) const COUNT_BITS: u32 = 8;
 /// A chunk has no more batches: one vector for each bundle and slot.
-pub(super) const MAX_BATCHES: u32 = PANEL_ROWS / BUNDLE_ROWS * SLOTS / BATCH_VECTORS;
+pub const MAX_BATCHES: u32 = PANEL_ROWS / BUNDLE_ROWS * SLOTS / BATCH_VECTORS;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES: u32 = 4 * record_words(MAX_BATCHES);
 

@@ -14,7 +14,7 @@ pub const HEAD_WORDS: u32 = PANEL_WARPS;
 /// Bits of a number of pairs.
 pub(super) const BOUND_BITS: u32 = 10;
 /// A chunk has no more pairs of vectors: one vector for each bundle and slot.
-pub(super) const MAX_PAIRS: u32 = PANEL_ROWS / BUNDLE_ROWS * SLOTS / 2;
+pub const MAX_PAIRS: u32 = PANEL_ROWS / BUNDLE_ROWS * SLOTS / 2;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES: u32 = 4 * record_words(MAX_PAIRS);
 

@@ -11,7 +11,7 @@ mod vectors;
 use windrow_formats::{Csr, Value};
 use windrow_preprocess::partition::PartitionRule;
 
-use crate::error::{DeviceError, PlanError, SpmmError};
+use crate::error::SpmmError;
 use crate::plan::StageClock;
 use crate::spmm::layout::Context;
 use crate::spmm::part::LaidOut;
@@ -25,26 +25,12 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     rule: PartitionRule,
     clock: &mut StageClock,
 ) -> Result<LaidOut<'a>, SpmmError> {
-    let mut place = on_gpu::place(context, rule);
-    if place.on_gpu {
-        match on_gpu::lay_out(context, rule, clock) {
-            Ok(Some(mut laid)) => {
-                (laid.facts.on_gpu, laid.facts.place) = (true, Some(place.why));
-                return Ok(laid);
-            }
-            Ok(None) => {} // too large, which the CPU says better
-            Err(SpmmError::Plan(PlanError::Device(error @ DeviceError::OutOfMemory { .. })))
-                if place.may_move =>
-            {
-                place.why = format!("the GPU has no room for it: {error}");
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let mut laid = match rule {
-        PartitionRule::ColumnVectors { threshold } => vectors::lay_out(context, threshold, clock)?,
-        rule => on_host::lay_out(context, rule, clock)?,
-    };
-    laid.facts.place = Some(place.why);
-    Ok(laid)
+    on_gpu::place(context, rule).lay_out(
+        clock,
+        |clock| on_gpu::lay_out(context, rule, clock),
+        |clock| match rule {
+            PartitionRule::ColumnVectors { threshold } => vectors::lay_out(context, threshold, clock),
+            rule => on_host::lay_out(context, rule, clock),
+        },
+    )
 }

@@ -83,7 +83,9 @@ impl Condensed {
         let CsrArrays { row_offsets, col_indices } = a.arrays(&scratch)?;
         let slots = narrow(WINDOW_ROWS * (counts.full + counts.empty));
         let placed = match order {
-            None if counts.all_full => place_all_rows(&scratch, row_offsets, a.rows())?,
+            None if counts.all_full => {
+                place_all_rows(&scratch, row_offsets, a.rows(), a.rows().next_multiple_of(WINDOW_ROWS))?
+            }
             _ => {
                 let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
                 slots_of(&scratch, row_offsets, window_rows, slots)?
@@ -115,7 +117,7 @@ impl Condensed {
     }
 
     /// The columns of windows whose slots have rows of so many entries in all.
-    fn merge(
+    pub(super) fn merge(
         scratch: Rc<Scratch>,
         CsrArrays { row_offsets, col_indices }: CsrArrays,
         Slots { window_rows, slot_begins }: Slots,
@@ -146,6 +148,7 @@ impl Condensed {
             sources: sources.pointer(),
             masks,
             vectors: GlobalPtr::NULL,
+            columns: GlobalPtr::NULL,
             entries,
             windows: narrow(windows),
         };
@@ -219,8 +222,9 @@ impl Condensed {
         }
     }
 
-    /// `[column, first position]` of each column of each window, and the number of positions behind the last.
-    pub(crate) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
+    /// `[column, first position]` of each column of each window, and the number of positions behind the last. The
+    /// columns alone go to `columns`, unless that is null: an array with an element for each.
+    pub(crate) fn list_vectors(&self, columns: GlobalPtr<u32>) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
         let most = if self.totals.steps == 0 { self.sources.len() } else { self.vector_count() };
         let vectors = self.scratch.array(most + 1, "vectors")?;
         let entries = narrow(self.sources.len());
@@ -232,6 +236,7 @@ impl Condensed {
             sources: self.sources.pointer(),
             masks: self.masks,
             vectors,
+            columns,
             entries,
             windows: 0,
         };
@@ -311,7 +316,7 @@ impl Condensed {
             pieces,
             piece_steps,
             window_vectors: self.window_vectors,
-            vectors: self.list_vectors()?,
+            vectors: self.list_vectors(GlobalPtr::NULL)?,
             masks: self.masks,
             step_cols: step_cols.pointer().cast(),
             bitmaps: bitmaps.pointer().cast(),
@@ -364,15 +369,15 @@ pub(super) struct Stream {
 }
 
 /// The slots of windows, eight for each.
-struct Slots {
+pub(super) struct Slots {
     /// The row in each slot.
-    window_rows: GlobalPtr<u32>,
+    pub(super) window_rows: GlobalPtr<u32>,
     /// Entries of those before each, and of all.
-    slot_begins: GlobalPtr<u32>,
+    pub(super) slot_begins: GlobalPtr<u32>,
 }
 
 /// Where slots with these rows begin.
-fn slots_of(
+pub(super) fn slots_of(
     scratch: &Scratch,
     row_offsets: GlobalPtr<u32>,
     window_rows: GlobalPtr<u32>,
@@ -389,9 +394,13 @@ fn slots_of(
     Ok(Slots { window_rows, slot_begins })
 }
 
-/// The slots of all rows of a matrix that has none without entries, in their own order.
-fn place_all_rows(scratch: &Scratch, row_offsets: GlobalPtr<u32>, rows: usize) -> Result<Slots, DeviceError> {
-    let slots = rows.next_multiple_of(WINDOW_ROWS);
+/// So many slots, no fewer than rows, for all rows of a matrix in their own order.
+pub(super) fn place_all_rows(
+    scratch: &Scratch,
+    row_offsets: GlobalPtr<u32>,
+    rows: usize,
+    slots: usize,
+) -> Result<Slots, DeviceError> {
     let window_rows = scratch.array(slots, "window_rows")?;
     let slot_begins = scratch.array(slots + 1, "slot_begins")?;
     let (rows, slots) = (narrow(rows), narrow(slots));

@@ -60,7 +60,7 @@ impl Condensed {
         let scratch = Rc::clone(&self.scratch);
         let (windows, nnz) = (self.windows(), self.sources.len());
         let (entries, row_count) = (narrow(nnz), narrow(rows));
-        let vectors = self.list_vectors()?;
+        let vectors = self.list_vectors(GlobalPtr::NULL)?;
         let of_vectors = DistributeVectorsParams {
             window_vectors: self.window_vectors,
             vectors,

@@ -2,7 +2,6 @@
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
-use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
 
 use super::super::row_split::{SegmentEntries, cut_rows};
@@ -12,12 +11,12 @@ use super::stream::{Held, Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
 use crate::error::SpmmError;
 use crate::num::{index, wide};
-use crate::options::{Determinism, Preprocessing, TileValues};
+use crate::options::{Determinism, TileValues};
 use crate::plan::StageClock;
 use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{CutRows, LaidOut};
-use crate::spmm::preprocess::{Condensed, WindowCounts};
+use crate::spmm::preprocess::{Condensed, MOST_TILE_ITEMS, Place, WindowCounts};
 use crate::spmm::sums::wide_first;
 use crate::spmm::tiles::WINDOW_ROWS;
 
@@ -28,14 +27,6 @@ pub(super) const TILES_ENTRY_BYTES: u64 = 24;
 /// The same where entries are divided: twice the masks, ranks and vectors, and which entry goes where.
 pub(super) const VECTORS_ENTRY_BYTES: u64 = 52;
 
-/// Where a matrix is laid out.
-pub(super) struct Place {
-    pub(super) on_gpu: bool,
-    pub(super) why: String,
-    /// Whether the CPU may do it where the GPU has no room.
-    pub(super) may_move: bool,
-}
-
 /// Why tiles are laid out on the host whatever is asked, where kernels know no such layout.
 pub(in crate::spmm) fn only_on_host(options: &SpmmOptions) -> Option<&'static str> {
     (options.tile_values == TileValues::Bitmap).then_some("values behind bitmaps are laid out there")
@@ -43,37 +34,9 @@ pub(in crate::spmm) fn only_on_host(options: &SpmmOptions) -> Option<&'static st
 
 /// Where a plan for a GPU whose rows are divided by `rule` is laid out, and why.
 pub(super) fn place<A: Matrix>(context: &Context<'_, A>, rule: PartitionRule) -> Place {
-    let (options, rows, nnz) = (context.options, context.a.rows(), context.a.nnz());
-    let least = context.profile.costs.tiles.layout_entries;
-    let may_move = options.preprocessing == Preprocessing::Auto;
-    let cpu = |why: String| Place { on_gpu: false, why, may_move };
-    let gpu = |why: String| Place { on_gpu: true, why, may_move };
-    if options.preprocessing == Preprocessing::Cpu {
-        return cpu("as asked".to_owned());
-    }
-    if let Some(why) = only_on_host(options) {
-        return cpu(why.to_owned());
-    }
-    if !matches!(rule, PartitionRule::AllTile | PartitionRule::ColumnVectors { .. }) {
-        return cpu("whole rows are divided there".to_owned());
-    }
-    if nnz == 0 {
-        return cpu("the matrix has no entries".to_owned());
-    }
-    let limit = index(u64::from(MOST_ITEMS)) - WINDOW_ROWS * 4;
-    if nnz > limit || rows > limit {
-        return cpu(format!("more than {limit} rows or entries"));
-    }
-    if options.preprocessing == Preprocessing::Gpu {
-        return gpu("as asked".to_owned());
-    }
-    if options.memory_limit.is_some() {
-        return cpu("the GPU would need memory beyond the limit".to_owned());
-    }
-    if wide(nnz) < least {
-        return cpu(format!("{nnz} entries, fewer than {least}"));
-    }
-    gpu(format!("{nnz} entries, no fewer than {least}"))
+    let divided = !matches!(rule, PartitionRule::AllTile | PartitionRule::ColumnVectors { .. });
+    let of_rule = divided.then_some("whole rows are divided there");
+    Place::of(context, only_on_host(context.options).or(of_rule), MOST_TILE_ITEMS)
 }
 
 /// The layout by a rule that the GPU knows. None for more steps than a plan may have.
