@@ -102,7 +102,8 @@ impl PathCosts {
         },
         // 0.007 to 0.011 on 16 threads, of four matrices of 0.8 to 7.7 million entries that panels are taken for.
         panel_entry_us: 0.009,
-        // Right within 1.2 of seven matrices of 0.3 to 7.7 million entries whose rows share columns, 0.7 of another.
+        // 0.83 to 1.12 of what it takes for five matrices of 0.8 to 7.7 million entries that panels are taken for, 1.46
+        // for one of 50 thousand; less, down to 0.2, where rows share nothing. Not measured of sampled products.
         panel_kernels_us: 250.0,
         panel_kernels_entry_us: 0.0002,
         // 305 times, predicted within a factor of 1.12.

@@ -46,13 +46,7 @@ impl LaidOutPanels {
     }
 
     pub(super) fn counts(&self) -> PanelArrays {
-        PanelArrays {
-            pieces: self.pieces.len(),
-            bundles: self.panels.rows.len(),
-            names: self.panels.names.len(),
-            records: self.panels.record_words(),
-            counts: self.panels.counts,
-        }
+        PanelArrays::of(&self.panels, &self.pieces, [self.panels.names.len(), self.panels.record_words()])
     }
 
     /// The part of a plan, if there are entries.
@@ -93,13 +87,8 @@ impl PanelsThere {
     }
 
     pub(super) fn counts(&self) -> PanelArrays {
-        PanelArrays {
-            pieces: self.pieces.len(),
-            bundles: self.made.panels.rows.len(),
-            names: self.made.names.len(),
-            records: self.made.record_words,
-            counts: self.made.panels.counts,
-        }
+        let made = &self.made;
+        PanelArrays::of(&made.panels, &self.pieces, [made.names.len(), made.record_words])
     }
 
     /// The part of a plan of a pattern with entries.
@@ -121,6 +110,11 @@ pub(super) struct PanelArrays {
 }
 
 impl PanelArrays {
+    /// Of panels with so many words of names and of records, wherever these are.
+    fn of(panels: &Panels, pieces: &[[u32; 4]], [names, records]: [usize; 2]) -> Self {
+        Self { pieces: pieces.len(), bundles: panels.rows.len(), names, records, counts: panels.counts }
+    }
+
     pub(super) fn push_sizes(&self, sizes: &mut Vec<ArraySize>) {
         if self.pieces > 0 {
             push(sizes, "pieces", 16 * wide(self.pieces));

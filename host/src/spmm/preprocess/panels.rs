@@ -59,25 +59,25 @@ impl DevicePanels<ValueRecordsParams> {
         let Bundled { mut spans, arrays, rows, counts } = Bundled::of(device, a)?;
         let (scratch, chunks) = (&spans.scratch, spans.params.spans as usize);
         let names = DeviceBuffer::alloc(device, NAME_WORDS as usize * chunks, "names")?;
+        let Some(measuring) = Measuring::of(scratch, chunks, record_words(MAX_PAIRS))? else {
+            return Ok(None);
+        };
         let mut params = ValueRecordsParams {
             spans: spans.params,
             panel_rows: rows.pointer(),
-            units: scratch.array(chunks, "lengths of records")?,
-            work: scratch.array(chunks, "chunks of panels")?,
+            units: measuring.units,
+            work: measuring.work,
             row_offsets: arrays.row_offsets,
             col_indices: arrays.col_indices,
             names: names.pointer(),
             records: GlobalPtr::NULL,
             places: GlobalPtr::NULL,
         };
-        let Some(measuring) = Measuring::of(scratch, chunks, record_words(MAX_PAIRS)) else {
-            return Ok(None);
-        };
         // SAFETY: the spans are those of all rows, whose words and bundles were written by the launches before; there
         // is a length for each chunk, and what it is to a block.
         let measured = unsafe {
             scratch.launch(Variant::MeasureRecords, wide(chunks), &params)?;
-            measuring.read(params.units, params.work)?
+            measuring.read()?
         };
         let Some(Measured { starts, record_words, work }) = measured else { return Ok(None) };
         params.units = starts;
@@ -124,12 +124,14 @@ impl DevicePanels<PositionRecordsParams> {
         }));
         let count = chunks as usize;
         let names = DeviceBuffer::alloc(device, position::NAME_WORDS as usize * count, "names")?;
+        let longest = position::record_words(position::MAX_BATCHES);
+        let Some(measuring) = Measuring::of(scratch, count, longest)? else { return Ok(None) };
         let mut params = PositionRecordsParams {
             spans: spans.params,
             panel_chunks: scratch.array_from(&panel_chunks, "chunks of panels")?,
             panel_rows: rows.pointer(),
-            units: scratch.array(count, "lengths of records")?,
-            work: scratch.array(count, "chunks of panels")?,
+            units: measuring.units,
+            work: measuring.work,
             row_offsets: arrays.row_offsets,
             col_indices: arrays.col_indices,
             names: names.pointer(),
@@ -137,13 +139,11 @@ impl DevicePanels<PositionRecordsParams> {
             chunks,
             rows: narrow(a.rows),
         };
-        let longest = position::record_words(position::MAX_BATCHES);
-        let Some(measuring) = Measuring::of(scratch, count, longest) else { return Ok(None) };
         // SAFETY: the spans are those of all rows, whose words and bundles were written by the launches before; there
         // is a length for each chunk, and what it is to a block.
         let measured = unsafe {
             scratch.launch(Variant::MeasurePositions, wide(count), &params)?;
-            measuring.read(params.units, params.work)?
+            measuring.read()?
         };
         let Some(Measured { starts, record_words, work }) = measured else { return Ok(None) };
         params.units = starts;
@@ -162,10 +162,14 @@ impl DevicePanels<PositionRecordsParams> {
     }
 }
 
-/// The lengths of records, to be added up.
+/// What a kernel is to find of each chunk.
 struct Measuring<'a> {
     scratch: &'a Scratch,
     chunks: usize,
+    /// Units of 16 bytes of its record.
+    units: GlobalPtr<u32>,
+    /// What it is to a block.
+    work: GlobalPtr<[u32; 2]>,
 }
 
 /// What was measured of records.
@@ -179,21 +183,21 @@ struct Measured {
 impl<'a> Measuring<'a> {
     /// Of so many chunks, whose records have no more than so many words. None if the sum of their lengths may be more
     /// than kernels count.
-    fn of(scratch: &'a Scratch, chunks: usize, longest: u32) -> Option<Self> {
-        let fits = wide(chunks) * u64::from(longest / 4) <= u64::from(u32::MAX);
-        fits.then_some(Self { scratch, chunks })
+    fn of(scratch: &'a Scratch, chunks: usize, longest: u32) -> Result<Option<Self>, DeviceError> {
+        if wide(chunks) * u64::from(longest / 4) > u64::from(u32::MAX) {
+            return Ok(None);
+        }
+        let units = scratch.array(chunks, "lengths of records")?;
+        let work = scratch.array(chunks, "chunks of panels")?;
+        Ok(Some(Self { scratch, chunks, units, work }))
     }
 
     /// Waits for the lengths and for what chunks are to blocks. None if there are more words than 32 bits number.
     ///
     /// # Safety
-    /// Launches before write one of each for each chunk.
-    unsafe fn read(
-        self,
-        units: GlobalPtr<u32>,
-        work: GlobalPtr<[u32; 2]>,
-    ) -> Result<Option<Measured>, DeviceError> {
-        let Self { scratch, chunks } = self;
+    /// Launches before write both of each chunk.
+    unsafe fn read(self) -> Result<Option<Measured>, DeviceError> {
+        let Self { scratch, chunks, units, work } = self;
         let starts = scratch.array(chunks + 1, "records of chunks")?;
         // SAFETY: the caller's promise; their sum was found to fit.
         let (all, work) = unsafe {
