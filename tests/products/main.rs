@@ -25,7 +25,7 @@ mod device_tensors;
 mod device_transpose;
 mod dist;
 mod double_precision;
-#[path = "../../host/examples/common/mod.rs"]
+#[path = "../../examples/common/mod.rs"]
 mod example;
 mod files;
 mod fuzz;

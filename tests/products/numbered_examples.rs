@@ -1,4 +1,4 @@
-//! The numbered examples of the host crate: they run, without a GPU too, and print what they are for.
+//! The numbered examples: they run, without a GPU too, and print what they are for.
 //!
 //! `cargo test` has built them when it runs this, beside the tests; where nobody did, for example in a bundle, they are
 //! skipped.

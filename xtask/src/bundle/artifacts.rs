@@ -108,8 +108,8 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["test"],"name":"gpu"},"profile":{"test":true},"executable":"/t/gpu-2"}
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/bench/Cargo.toml","target":{"kind":["bench"],"name":"spmm"},"profile":{"test":true},"executable":"/t/spmm-3"}
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/cli/Cargo.toml","target":{"kind":["bin"],"name":"windrow"},"profile":{"test":false},"executable":"/t/windrow"}
-{"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["example"],"name":"gcn"},"profile":{"test":false},"executable":"/t/examples/gcn"}
-{"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["example"],"crate_types":["cdylib"],"name":"loaded"},"profile":{"test":false},"filenames":["/t/examples/libloaded.so"],"executable":null}
+{"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/examples/Cargo.toml","target":{"kind":["example"],"name":"gcn"},"profile":{"test":false},"executable":"/t/examples/gcn"}
+{"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/examples/Cargo.toml","target":{"kind":["example"],"crate_types":["cdylib"],"name":"loaded"},"profile":{"test":false},"filenames":["/t/examples/libloaded.so"],"executable":null}
 {"reason":"build-finished","success":true}
 "#;
 

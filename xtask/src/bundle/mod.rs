@@ -51,10 +51,10 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     artifacts.extend(build(&["build"], &["windrow-cli"], Kind::Command)?);
     if arguments.bench {
         artifacts.extend(build(&["build", "--bins"], &["windrow-bench"], Kind::Command)?);
-        artifacts.extend(build(&["build", "--examples"], &["windrow"], Kind::Example)?);
+        artifacts.extend(build(&["build", "--examples"], &["windrow-examples"], Kind::Example)?);
         copy_folder(&workspace.root().join("bench/peers"), &out.join("peers"))?;
         let script = "torch_memory.py"; // loads one of the examples
-        copy(&workspace.root().join("host/examples").join(script), &out.join("peers").join(script))?;
+        copy(&workspace.root().join("examples").join(script), &out.join("peers").join(script))?;
         artifacts.extend(build(&["bench", "--no-run", "--benches"], &["windrow-bench"], Kind::Bench)?);
     }
     for artifact in &artifacts {

@@ -20,11 +20,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windrow-python", &["windrow"]),
     ("windrow-testkit", &["windrow-formats"]),
     ("windrow-tests", &["windrow", "windrow-formats", "windrow-kernels"]),
+    ("windrow-examples", &["windrow"]),
     ("xtask", &["windrow-kernels"]),
 ];
 
 /// The only crates that may know a GPU driver.
-const DRIVER_USERS: [&str; 3] = ["windrow", "windrow-bench", "windrow-tests"];
+const DRIVER_USERS: [&str; 4] = ["windrow", "windrow-bench", "windrow-tests", "windrow-examples"];
 
 /// References and cases for tests.
 const TESTKIT: &str = "windrow-testkit";

@@ -2,8 +2,8 @@
 //! results and times with those of one device.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --features dist --example dist_spmm -- graph.mtx.gz --ranks 4 --width 64
-//! $ cargo run --release -p windrow --features dist --example dist_spmm -- --devices cuda:0,cuda:1    # a made-up graph
+//! $ cargo run --release -p windrow-examples --example dist_spmm -- graph.mtx.gz --ranks 4 --width 64
+//! $ cargo run --release -p windrow-examples --example dist_spmm -- --devices cuda:0,cuda:1 # made-up graph
 //! ```
 //!
 //! Ranks are threads, or with `--processes` the processes that a launcher starts, each with a rank of its own:

@@ -1,8 +1,8 @@
 //! Trains a five-layer graph convolutional network on any graph and says how long epochs take.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example gcn -- graph.mtx.gz --epochs 200 --hidden 128 --profile
-//! $ cargo run --release -p windrow --example gcn -- --device cpu --precision f32 --epochs 20    # a synthetic graph
+//! $ cargo run --release -p windrow-examples --example gcn -- graph.mtx.gz --epochs 200 --hidden 128 --profile
+//! $ cargo run --release -p windrow-examples --example gcn -- --device cpu --precision f32 --epochs 20 # made-up graph
 //! ```
 //!
 //! The model is in `common/gcn.rs`. On a GPU dense products are cuBLAS's, which must be there.

@@ -2,7 +2,7 @@
 //! one plan that all share, then on several.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example stress_streams -- --products 1000000
+//! $ cargo run --release -p windrow-examples --example stress_streams -- --products 1000000
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

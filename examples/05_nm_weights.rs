@@ -1,7 +1,7 @@
 //! A linear layer with 2:8 weights: pruned, multiplied with bias and activation, and checked.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example 05_nm_weights
+//! $ cargo run --release -p windrow-examples --example 05_nm_weights
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

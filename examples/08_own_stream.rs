@@ -1,7 +1,7 @@
 //! Memory and order of another library: `B` and `C` are where that has them, and the product is queued in a stream.
 //!
 //! ```console
-//! $ cargo run -p windrow --example 08_own_stream
+//! $ cargo run -p windrow-examples --example 08_own_stream
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

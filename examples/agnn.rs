@@ -1,8 +1,8 @@
 //! Trains a five-layer attention-based graph neural network (AGNN) on any graph and says how long epochs take.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example agnn -- graph.mtx.gz --epochs 200 --hidden 128 --profile
-//! $ cargo run --release -p windrow --example agnn -- --device cpu --precision f32 --epochs 20    # a synthetic graph
+//! $ cargo run --release -p windrow-examples --example agnn -- graph.mtx.gz --epochs 200 --hidden 128 --profile
+//! $ cargo run --release -p windrow-examples --example agnn -- --device cpu --precision f32 --epochs 20 # made-up graph
 //! ```
 //!
 //! Attention is computed by a sampled product, a softmax and a product; `--attention fused` computes it in one pass,

@@ -1,7 +1,7 @@
 //! One plan, many products: another `B`, another width, new values in the same places.
 //!
 //! ```console
-//! $ cargo run -p windrow --example 03_reuse_plan
+//! $ cargo run -p windrow-examples --example 03_reuse_plan
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

@@ -2,8 +2,8 @@
 //! the device allow.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example out_of_core -- graph.mtx.gz --width 128 --limit-mib 512
-//! $ cargo run --release -p windrow --example out_of_core -- random:1000000:100 --precision f16    # a made-up graph
+//! $ cargo run --release -p windrow-examples --example out_of_core -- graph.mtx.gz --width 128 --limit-mib 512
+//! $ cargo run --release -p windrow-examples --example out_of_core -- random:1000000:100 --precision f16
 //! ```
 //!
 //! The bound is the longest of three times: of the bytes that go up, of those that come back, both at the rate that is

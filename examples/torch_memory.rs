@@ -3,8 +3,8 @@
 //! `torch_memory.py` beside this file loads it, and proves that nothing is copied and that nothing waits.
 //!
 //! ```console
-//! $ cargo build --release -p windrow --example torch_memory
-//! $ python host/examples/torch_memory.py target/release/examples/libtorch_memory.so
+//! $ cargo build --release -p windrow-examples --example torch_memory
+//! $ python examples/torch_memory.py target/release/examples/libtorch_memory.so
 //! ```
 //!
 //! Functions return null or -1 where something is wrong, and [`torch_memory_error`] says what.

@@ -1,8 +1,8 @@
 //! Trains a graph convolutional network on a graph that several ranks have together, and on one device, and compares.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --features dist --example dist_gcn -- graph.mtx.gz --ranks 4 --epochs 20
-//! $ cargo run --release -p windrow --features dist --example dist_gcn -- --devices cuda:0,cuda:1 --precision f32
+//! $ cargo run --release -p windrow-examples --example dist_gcn -- graph.mtx.gz --ranks 4 --epochs 20
+//! $ cargo run --release -p windrow-examples --example dist_gcn -- --devices cuda:0,cuda:1 --precision f32
 //! ```
 //!
 //! Ranks are threads, or with `--processes` the processes that a launcher starts, as in `dist_spmm`.

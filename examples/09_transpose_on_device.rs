@@ -2,7 +2,7 @@
 //! there, and new values of `A` reach the plan in their own order.
 //!
 //! ```console
-//! $ cargo run -p windrow --example 09_transpose_on_device
+//! $ cargo run -p windrow-examples --example 09_transpose_on_device
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

@@ -1,7 +1,7 @@
 //! Attention over a graph: scores where there are edges, weights of them, and the sum that they weigh.
 //!
 //! ```console
-//! $ cargo run -p windrow --example 04_sddmm_softmax
+//! $ cargo run -p windrow-examples --example 04_sddmm_softmax
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

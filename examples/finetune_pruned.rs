@@ -2,8 +2,8 @@
 //! for it.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example finetune_pruned
-//! $ cargo run --release -p windrow --example finetune_pruned -- --width 4096 --hidden 11008 --rows 2048 \
+//! $ cargo run --release -p windrow-examples --example finetune_pruned
+//! $ cargo run --release -p windrow-examples --example finetune_pruned -- --width 4096 --hidden 11008 --rows 2048 \
 //!       --precision bf16 --keep 2 --group 4 --vector 1
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! A matrix from a file, and what the plan made of it.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example 02_file_and_plan -- data/ct2010.mtx.gz
+//! $ cargo run --release -p windrow-examples --example 02_file_and_plan -- data/ct2010.mtx.gz
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

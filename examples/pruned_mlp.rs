@@ -2,9 +2,9 @@
 //! time. The MLP has two, or three of which one is a gate, as in Llama: `down(silu(gate(x)) ⊙ up(x))`.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example pruned_mlp -- mlp.safetensors --make 1024x4096    # made-up weights
-//! $ cargo run --release -p windrow --example pruned_mlp -- model.safetensors --up h.0.mlp.up --down h.0.mlp.down
-//! $ cargo run --release -p windrow --example pruned_mlp -- mlp.safetensors --make 4096x11008 --gate gate \
+//! $ cargo run --release -p windrow-examples --example pruned_mlp -- mlp.safetensors --make 1024x4096 # made-up weights
+//! $ cargo run --release -p windrow-examples --example pruned_mlp -- model.safetensors --up h.0.up --down h.0.down
+//! $ cargo run --release -p windrow-examples --example pruned_mlp -- mlp.safetensors --make 4096x11008 --gate gate \
 //!       --activation silu --precision f16 --keep 2 --group 4 --vector 1
 //! ```
 //!

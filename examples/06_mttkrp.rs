@@ -1,7 +1,7 @@
 //! A step of a CP decomposition: the products of a sparse tensor with its factors, one for each mode.
 //!
 //! ```console
-//! $ cargo run -p windrow --example 06_mttkrp
+//! $ cargo run -p windrow-examples --example 06_mttkrp
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

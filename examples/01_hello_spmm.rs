@@ -1,7 +1,7 @@
 //! The shortest program: a sparse matrix times a dense one.
 //!
 //! ```console
-//! $ cargo run -p windrow --example 01_hello_spmm
+//! $ cargo run -p windrow-examples --example 01_hello_spmm
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

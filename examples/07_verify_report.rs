@@ -1,7 +1,7 @@
 //! What a plan chose and why, how much memory it takes, and whether its result is right.
 //!
 //! ```console
-//! $ cargo run --release -p windrow --example 07_verify_report
+//! $ cargo run --release -p windrow-examples --example 07_verify_report
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

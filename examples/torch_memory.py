@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Multiplies torch.sparse_csr tensors by dense ones with windrow, in PyTorch's own memory and streams.
 
-    cargo build --release -p windrow --example torch_memory
-    python host/examples/torch_memory.py target/release/examples/libtorch_memory.so
+    cargo build --release -p windrow-examples --example torch_memory
+    python examples/torch_memory.py target/release/examples/libtorch_memory.so
 
 It checks each product against torch.sparse.mm, that a run copies nothing, allocates nothing, waits for nothing and
 starts the product's kernels alone, and that these come in the order of PyTorch's stream: the current one, another one,

@@ -1,7 +1,7 @@
 //! Beside cudarc: its context, its stream and its memory, with windrow's product between its own kernels and copies.
 //!
 //! ```console
-//! $ cargo run -p windrow --features cudarc --example 10_cudarc
+//! $ cargo run -p windrow-examples --example 10_cudarc
 //! ```
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
