@@ -16,7 +16,7 @@ use crate::costs::{
 };
 use crate::num::{real, wide};
 use crate::options::{Algorithm, Precision};
-use crate::sddmm::{SddmmAlgorithm, slice_of};
+use crate::sddmm::{SddmmAlgorithm, SddmmGroup, slice_of};
 use crate::spmm::cut_above;
 use crate::spmm::points::RowLengths;
 
@@ -145,8 +145,6 @@ const VECTOR_BYTES: f64 = 20.0;
 const LONGEST_STEPS: f64 = 200.0;
 /// Bytes that a tile of a sampled product works along at a time.
 const TILE_PIECE_BYTES: f64 = 64.0;
-/// Loads of a row of `Y` that a thread of a group of a sampled product does, at most.
-const PIECES_OF_A_THREAD: f64 = 4.0;
 /// Entries in flight of a group of lanes.
 const IN_FLIGHT: f64 = 4.0;
 const LANES: f64 = 32.0;
@@ -169,8 +167,8 @@ pub fn terms(counts: &MatrixCounts, asked: Asked, costs: &DeviceCosts) -> Vec<f6
         Kind::Tiles => tile_terms(&size, &costs.paths).numbers(),
         Kind::Panels => panel_terms(&size, &costs.paths).numbers(),
         Kind::SampledEntries => sampled_entry_terms(&size, &costs.paths).numbers(),
-        Kind::SampledGroups => sampled_group_terms(&size, &costs.paths).numbers(),
-        Kind::SampledTiles => sampled_tile_terms(&size).numbers(),
+        Kind::SampledGroups => sampled_group_terms(&size, asked.precision, &costs.paths).numbers(),
+        Kind::SampledTiles => sampled_tile_terms(&size, &costs.paths).numbers(),
         Kind::SampledPanels => sampled_panel_terms(&size, &costs.paths).numbers(),
     }
 }
@@ -245,12 +243,12 @@ impl Size {
         self.cols * self.row_bytes
     }
 
-    /// Megabytes of gathered rows that the L1 cache does not hold: of each 64 rows of `A` the distinct ones, and of the
-    /// others what does not fit there beside them.
-    fn l1_missed(&self, paths: &PathCosts) -> f64 {
+    /// Megabytes of gathered rows that the L1 cache does not hold, if so many bytes of each are worked along at a time:
+    /// of each 64 rows of `A` the distinct ones, and of the others what does not fit there beside them.
+    fn l1_missed(&self, slice_bytes: f64, paths: &PathCosts) -> f64 {
         let panels = (self.rows / PANEL_ROWS).max(1.0);
         let distinct = self.distinct(panels);
-        let bytes = distinct / panels * self.row_bytes.min(ROW_SLICE_BYTES);
+        let bytes = distinct / panels * self.row_bytes.min(slice_bytes);
         let crowded_out = (1.0 - paths.l1_bytes / bytes.max(1.0)).max(0.0);
         (distinct + (self.nnz - distinct).max(0.0) * crowded_out) * self.read_bytes / MILLION
     }
@@ -291,7 +289,7 @@ fn row_terms(of: &Size, paths: &PathCosts) -> RowCosts {
     RowCosts {
         launch: 1.0,
         gathered,
-        l1_missed: of.l1_missed(paths),
+        l1_missed: of.l1_missed(ROW_SLICE_BYTES, paths),
         missed,
         streamed,
         spilled,
@@ -313,7 +311,7 @@ fn group_terms(of: &Size, costs: &DeviceCosts) -> GroupCosts {
     let threads = work.threads * work.passes / MILLION;
     GroupCosts {
         launch: 1.0,
-        l1_missed: of.l1_missed(paths),
+        l1_missed: of.l1_missed(ROW_SLICE_BYTES, paths),
         missed,
         streamed,
         spilled,
@@ -364,43 +362,55 @@ fn panel_terms(of: &Size, paths: &PathCosts) -> PanelCosts {
     }
 }
 
-/// Megabytes of the pattern, the result, `X` and what is gathered of `Y`.
-fn sampled_bytes(of: &Size, gathers: f64, entry_bytes: f64) -> f64 {
+/// Megabytes of the pattern, the result, `X` and what is gathered of `Y`; and by how much they exceed the L2 cache.
+fn sampled_streamed(of: &Size, gathers: f64, entry_bytes: f64, paths: &PathCosts) -> [f64; 2] {
     let y = of.b_bytes().min(gathers * of.read_bytes);
-    (of.rows * of.row_bytes + y + entry_bytes * of.nnz) / MILLION
+    let bytes = of.rows * of.row_bytes + y + entry_bytes * of.nnz;
+    [bytes / MILLION, (bytes - paths.cache_bytes).max(0.0) / MILLION]
 }
 
 fn sampled_entry_terms(of: &Size, paths: &PathCosts) -> SampledEntryCosts {
     let [_, missed] = of.gathered(of.nnz, paths);
+    let [_, spilled] = sampled_streamed(of, of.nnz, 8.0, paths);
     let batches = real(of.counts.batches) / MILLION;
-    SampledEntryCosts { launch: 1.0, missed, batch: batches, line: batches * (of.row_bytes / 128.0).ceil() }
+    SampledEntryCosts {
+        launch: 1.0,
+        missed,
+        batch: batches,
+        line: batches * (of.row_bytes / 128.0).ceil(),
+        l1_missed: of.l1_missed(f64::INFINITY, paths),
+        spilled,
+    }
 }
 
-fn sampled_group_terms(of: &Size, paths: &PathCosts) -> SampledGroupCosts {
+fn sampled_group_terms(of: &Size, precision: Precision, paths: &PathCosts) -> SampledGroupCosts {
     let [gathered, missed] = of.gathered(of.nnz, paths);
-    let streamed = sampled_bytes(of, of.nnz, 8.0);
-    // Lanes of a warp read from as many rows of `Y` as it has groups: each load is as many reads of L1.
-    let pieces = (of.row_bytes / LOAD_BYTES).ceil().min(PIECES_OF_A_THREAD);
+    let [streamed, spilled] = sampled_streamed(of, of.nnz, 8.0, paths);
+    let threads = f64::from(SddmmGroup::of(of.width, precision).threads);
     SampledGroupCosts {
         launch: 1.0,
         gathered,
         missed,
         streamed,
         entry: of.nnz / MILLION,
-        load: of.nnz * pieces / MILLION,
+        load: of.nnz * (of.row_bytes / LOAD_BYTES).ceil() / threads / MILLION,
+        thread: of.nnz * threads / MILLION,
+        spilled,
     }
 }
 
-fn sampled_tile_terms(of: &Size) -> SampledTileCosts {
+fn sampled_tile_terms(of: &Size, paths: &PathCosts) -> SampledTileCosts {
     let windows = of.rows / WINDOW_ROWS;
     let tiles = (of.vectors / STEP_VECTORS + windows / 2.0) / MILLION;
+    let [streamed, spilled] = sampled_streamed(of, of.vectors, 4.0, paths);
     SampledTileCosts {
         launch: 1.0,
-        streamed: sampled_bytes(of, of.vectors, 4.0),
+        streamed,
         tile: tiles,
         piece: tiles * (of.row_bytes / TILE_PIECE_BYTES).ceil(),
         entry: of.nnz / MILLION,
         window: windows / MILLION,
+        spilled,
     }
 }
 
@@ -416,9 +426,10 @@ fn sampled_panel_terms(of: &Size, paths: &PathCosts) -> SampledPanelCosts {
     // Of few pieces each takes as long as if there were enough of them.
     let alone = (PIECES_ENOUGH * paths.multiprocessors / (pieces * panels)).max(1.0);
     let vectors = vectors * slices * alone / MILLION;
+    let [streamed, _] = sampled_streamed(of, columns, 4.0, paths);
     SampledPanelCosts {
         launch: 1.0,
-        streamed: sampled_bytes(of, columns, 4.0),
+        streamed,
         vector: vectors,
         dot: vectors * slice / PANEL_COLUMNS,
         chunk: chunks * slices * alone / MILLION,

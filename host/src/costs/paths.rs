@@ -194,6 +194,13 @@ costs! {
         batch: Cores,
         /// A million lines of 128 bytes that batches work along.
         line: Cores,
+        /// A megabyte of gathered rows of `Y` that the L1 cache does not hold. It holds what 64 rows of the pattern
+        /// have in common, as far as that fits.
+        #[serde(default)]
+        l1_missed: Cores,
+        /// A megabyte of `X`, `Y`, the pattern and the result by which all of them exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
     }
 }
 
@@ -210,9 +217,15 @@ costs! {
         streamed: Memory,
         /// Of each million entries.
         entry: Cores,
-        /// A million loads of 16 bytes, one for an entry at a time.
+        /// A million loads of 16 bytes that a thread does for an entry, one after the other.
         #[serde(default)]
         load: Cores,
+        /// A million threads that share an entry, whose sums are added up.
+        #[serde(default)]
+        thread: Cores,
+        /// A megabyte of `X`, `Y`, the pattern and the result by which all of them exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
     }
 }
 
@@ -231,6 +244,9 @@ costs! {
         entry: Cores,
         /// A million windows of eight rows.
         window: Cores,
+        /// A megabyte of `X`, `Y`, the pattern and the result by which all of them exceed the L2 cache.
+        #[serde(default)]
+        spilled: Memory,
     }
 }
 

@@ -38,8 +38,8 @@ impl<'a, A> SddmmBuilder<'a, A> {
 
     /// The groups of the algorithm that has them.
     pub(super) fn group(&self) -> SddmmGroup {
-        let bytes = self.options.inner.saturating_mul(self.options.precision.bytes() as usize);
-        self.options.group.unwrap_or_else(|| SddmmGroup::for_rows(bytes))
+        let SddmmOptions { group, inner, precision, .. } = self.options;
+        group.unwrap_or_else(|| SddmmGroup::of(inner, precision))
     }
 
     /// All options at once, instead of those set before.

@@ -115,8 +115,8 @@ pub(crate) struct Product {
     widths: [usize; 2],
 }
 
-/// The products whose choice predicted times decide, where more than one path was measured.
-pub(crate) const PRODUCTS: [Product; 7] = [
+/// The products of which more than one path was measured: predicted times decide, in f64 the tree of segment groups.
+pub(crate) const PRODUCTS: [Product; 8] = [
     Product {
         name: "SpMM f16, 2 to 512 columns",
         sampled: false,
@@ -129,11 +129,11 @@ pub(crate) const PRODUCTS: [Product; 7] = [
         widths: [2, 512],
     },
     Product {
-        name: "SpMM bf16, 16 to 256 columns",
+        name: "SpMM bf16, 2 to 512 columns",
         sampled: false,
         precision: Precision::Bf16,
         served_by: &[(Kind::Rows, Precision::Bf16), (Kind::Tiles, Precision::Bf16)],
-        widths: [16, 256],
+        widths: [2, 512],
     },
     Product {
         name: "SpMM f32, 2 to 512 columns",
@@ -156,6 +156,13 @@ pub(crate) const PRODUCTS: [Product; 7] = [
             (Kind::Panels, Precision::F32),
             (Kind::Tiles, Precision::Tf32),
         ],
+        widths: [2, 512],
+    },
+    Product {
+        name: "SpMM f64, 2 to 512 columns",
+        sampled: false,
+        precision: Precision::F64,
+        served_by: &[(Kind::Rows, Precision::F64), (Kind::Groups, Precision::F64)],
         widths: [2, 512],
     },
     Product {
